@@ -1,0 +1,109 @@
+{{- define "agent.name" -}}
+{{- if contains .Chart.Name .Release.Name -}}
+{{- .Release.Name | trunc 52 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 52 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "agent.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "agent.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{ include "agent.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: plimsoll
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{- define "agent.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{- define "agent.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{ .Values.serviceAccount.name | default (include "agent.name" .) }}
+{{- else -}}
+{{ required "serviceAccount.name is required when serviceAccount.create is false" .Values.serviceAccount.name }}
+{{- end -}}
+{{- end -}}
+
+{{- define "agent.tokenSecret" -}}
+{{ .Values.enrolment.existingSecret | default (printf "%s-enrolment" (include "agent.name" .)) }}
+{{- end -}}
+
+{{- /* The part of the configuration that both roles read alike. */ -}}
+{{- define "agent.config.common" -}}
+endpoint: {{ .Values.endpoint }}
+tokenFile: /var/run/secrets/plimsoll/{{ .Values.enrolment.key }}
+stateDir: /var/lib/plimsoll
+clusterName: {{ .Values.clusterName }}
+mode: {{ .Values.mode }}
+metricsAddress: ":{{ .Values.metrics.port }}"
+namespaces:
+  {{- toYaml .Values.namespaces | nindent 2 }}
+intervals:
+  {{- toYaml .Values.intervals | nindent 2 }}
+spool:
+  maxBytes: {{ int64 .Values.state.spoolMaxBytes }}
+limits:
+  {{- toYaml .Values.limits | nindent 2 }}
+{{- end -}}
+
+{{- /* A container that satisfies the restricted pod security standard. */ -}}
+{{- define "agent.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end -}}
+
+{{- define "agent.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- define "agent.probes" -}}
+livenessProbe:
+  httpGet: {path: /healthz, port: metrics}
+  periodSeconds: 20
+  failureThreshold: 3
+readinessProbe:
+  httpGet: {path: /readyz, port: metrics}
+  periodSeconds: 10
+{{- end -}}
+
+{{- define "agent.mounts" -}}
+- {name: config, mountPath: /etc/plimsoll, readOnly: true}
+- {name: enrolment, mountPath: /var/run/secrets/plimsoll, readOnly: true}
+- {name: state, mountPath: /var/lib/plimsoll}
+{{- if .Values.caBundle.existingConfigMap }}
+- {name: ca, mountPath: /etc/plimsoll-ca, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{- /* The token is optional: an agent that has its identity needs it no more. */ -}}
+{{- define "agent.secretVolumes" -}}
+- name: enrolment
+  secret: {secretName: {{ include "agent.tokenSecret" . }}, optional: true, defaultMode: 0440}
+{{- if .Values.caBundle.existingConfigMap }}
+- name: ca
+  configMap: {name: {{ .Values.caBundle.existingConfigMap }}}
+{{- end }}
+{{- end -}}
+
+{{- /* Go reads the directory beside the image's own certificate file. */ -}}
+{{- define "agent.caEnv" -}}
+{{- if .Values.caBundle.existingConfigMap }}
+- {name: SSL_CERT_DIR, value: /etc/plimsoll-ca}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,3 @@
+module plimsoll.dev/migrations
+
+go 1.26.0
