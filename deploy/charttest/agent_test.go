@@ -45,12 +45,15 @@ sources: {podMetrics: [{selector: app=vllm, port: 8000, path: /metrics, mapping:
 				t.Run(mode+" "+scope+" "+dcgm, func(t *testing.T) {
 					t.Parallel()
 					r := render(t, "plimsoll-agent", fmt.Sprintf(agentValues, mode)+fmt.Sprintf(everything, scope, dcgm))
-					want := 14 // one of each, the two config maps, and one role with its binding
-					if scope == "namespaced" {
-						want += 4
+					want := []string{
+						"ClusterRole", "ClusterRoleBinding", "ConfigMap", "ConfigMap", "DaemonSet", "Deployment", "NetworkPolicy",
+						"PersistentVolumeClaim", "PodDisruptionBudget", "PodMonitor", "PrometheusRule", "Secret", "ServiceAccount",
 					}
-					if len(r.objects) != want {
-						t.Errorf("%d objects, want %d: %v", len(r.objects), want, kinds(r))
+					if scope == "namespaced" { // a role and its binding in each of two namespaces
+						want = slices.Insert(want, 11, "Role", "Role", "RoleBinding", "RoleBinding")
+					}
+					if got := kinds(r); !slices.Equal(got, want) {
+						t.Errorf("%v, want %v", got, want)
 					}
 				})
 			}
@@ -444,15 +447,16 @@ func TestAgentSchemaRefuses(t *testing.T) {
 		"an unknown mode":                     fmt.Sprintf(agentValues, "autopilot"),
 		"an unknown key":                      fmt.Sprintf(agentValues, "observe") + "replicaCount: 2",
 		"an unknown nested key":               fmt.Sprintf(agentValues, "observe") + "limits: {maxReplica: 3}",
-		"a limit of zero":                     fmt.Sprintf(agentValues, "observe") + "limits: {maxReplicas: 0}",
+		"a negative limit":                    fmt.Sprintf(agentValues, "observe") + "limits: {maxReplicas: -1}",
 		"an unknown DCGM mode":                fmt.Sprintf(agentValues, "observe") + "gpu: {dcgm: {mode: auto}}",
 		"profiling without embedded DCGM":     fmt.Sprintf(agentValues, "observe") + "gpu: {dcgm: {mode: hostengine, profiling: true}}",
 		"namespaced scope without namespaces": fmt.Sprintf(agentValues, "observe") + "rbac: {scope: namespaced}",
 		"an unknown scope":                    fmt.Sprintf(agentValues, "observe") + "rbac: {scope: all}",
 		"a namespace that is no DNS label":    fmt.Sprintf(agentValues, "observe") + "namespaces: {include: [Bad_Name]}",
-		"a signal source without a port":      fmt.Sprintf(agentValues, "observe") + "sources: {podMetrics: [{selector: a=b, mapping: {q: r}}]}",
+		"a signal source without a port":      fmt.Sprintf(agentValues, "observe") + "sources: {podMetrics: [{selector: a=b, mapping: {queue_length: r}}]}",
 		"a signal source without a mapping":   fmt.Sprintf(agentValues, "observe") + "sources: {podMetrics: [{selector: a=b, port: 1}]}",
-		"a signal source that picks no pods":  fmt.Sprintf(agentValues, "observe") + "sources: {podMetrics: [{port: 1, mapping: {q: r}}]}",
+		"a signal source that picks no pods":  fmt.Sprintf(agentValues, "observe") + "sources: {podMetrics: [{port: 1, mapping: {queue_length: r}}]}",
+		"a signal nobody knows":               fmt.Sprintf(agentValues, "observe") + "sources: {podMetrics: [{selector: a=b, port: 1, mapping: {q: r}}]}",
 		"a port out of range":                 fmt.Sprintf(agentValues, "observe") + "metrics: {port: 70000}",
 		"a digest that is none":               fmt.Sprintf(agentValues, "observe") + "image: {digest: latest}",
 		"a spool too small to be one":         fmt.Sprintf(agentValues, "observe") + "state: {spoolMaxBytes: 1}",
