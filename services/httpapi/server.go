@@ -1,0 +1,239 @@
+// Package httpapi is the door for people and agents: REST under /api/v1, the agents' Connect service, live events, health,
+// metrics and the dashboard's files. It checks who asks, maps errors once, and leaves deciding to others. It never imports jobs.
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"plimsoll.dev/services/auth"
+	"plimsoll.dev/services/fleet"
+	"plimsoll.dev/services/store"
+)
+
+// Config of the door.
+type Config struct {
+	Version string
+	// PublicURL is how people reach the dashboard, for links and cookies: https makes cookies Secure.
+	PublicURL string
+	// Dashboard holds the built web files; nil serves a page that says how to build them.
+	Dashboard fs.FS
+	// MaxReportBytes bounds one agent message after decompression. Default 4 MiB.
+	MaxReportBytes int
+}
+
+// Queue puts work into the job queue in the caller's transaction. jobs implements it.
+type Queue interface {
+	// PlanSoon asks for a decision on the cluster; asking twice before it ran is asking once.
+	PlanSoon(ctx context.Context, tx *store.Tx, cluster fleet.ClusterID) error
+	// CompactSoon asks for roll-ups of the cluster's dirty blocks.
+	CompactSoon(ctx context.Context, tx *store.Tx, cluster fleet.ClusterID) error
+	// DeliverSoon asks for a webhook delivery.
+	DeliverSoon(ctx context.Context, tx *store.Tx, deliveryID string) error
+}
+
+// Deps are the rooms behind the door.
+type Deps struct {
+	DB       *store.DB
+	Queue    Queue
+	Keys     *auth.Keyring // signs and checks agent tokens
+	Sealer   *auth.Sealer  // seals webhook secrets at rest
+	Log      *slog.Logger
+	Registry *prometheus.Registry
+	// Demo is the control of a simulated cluster; nil outside `plimsoll dev`.
+	Demo DemoControl
+}
+
+// DemoControl changes how fast a simulated cluster's time runs.
+type DemoControl interface {
+	Speed() float64
+	SetSpeed(speed float64) error
+}
+
+// Server answers HTTP/1.1 and HTTP/2 on one port.
+type Server struct {
+	cfg     Config
+	deps    Deps
+	router  chi.Router
+	api     huma.API
+	broker  *broker
+	metrics *metrics
+	session *sessions
+	closing context.Context // ends when the process shuts down: long-lived handlers must watch it
+	close   context.CancelFunc
+}
+
+// New builds the server. Close ends its streams and background work.
+func New(cfg Config, deps Deps) *Server {
+	if cfg.MaxReportBytes == 0 {
+		cfg.MaxReportBytes = 4 << 20
+	}
+	s := &Server{cfg: cfg, deps: deps, router: chi.NewRouter(), metrics: newMetrics(deps.Registry), broker: newBroker()}
+	s.closing, s.close = context.WithCancel(context.Background())
+	s.session = newSessions(deps.DB, strings.HasPrefix(cfg.PublicURL, "https://"))
+	s.router.Use(middleware.RequestID, s.recoverer, s.metrics.observe, securityHeaders)
+	s.router.NotFound(func(w http.ResponseWriter, r *http.Request) {
+		writeProblem(w, r, fleet.Errorf(fleet.CodeNotFound, "there is nothing at %s", r.URL.Path))
+	})
+	s.router.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
+		writeProblemStatus(w, http.StatusMethodNotAllowed, r.Method+" is not supported at "+r.URL.Path)
+	})
+	s.router.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	s.router.Get("/readyz", s.ready)
+	s.router.Handle("/metrics", promhttp.HandlerFor(deps.Registry, promhttp.HandlerOpts{Registry: deps.Registry}))
+	s.mountAgentDoor()
+	s.router.Group(func(r chi.Router) {
+		r.Use(http.NewCrossOriginProtection().Handler, s.session.load, s.identify)
+		r.Get("/api/v1/events", s.events)
+		s.api = humachi.New(r, apiConfig(cfg.Version))
+		s.register()
+	})
+	s.mountDashboard()
+	return s
+}
+
+// Handler is what an http.Server serves.
+func (s *Server) Handler() http.Handler { return s.router }
+
+// OpenAPI returns the document of the REST API as YAML.
+func (s *Server) OpenAPI() ([]byte, error) { return s.api.OpenAPI().YAML() }
+
+// Close ends streams and background work; the http.Server's Shutdown does not end streams by itself.
+func (s *Server) Close() { s.close() }
+
+// register adds every REST operation: one method per noun, one file each.
+func (s *Server) register() {
+	s.registerAuth()
+	s.registerKeys()
+	s.registerClusters()
+	s.registerWorkloads()
+	s.registerPolicies()
+	s.registerDecisions()
+	s.registerOverview()
+	s.registerCost()
+	s.registerBudgets()
+	s.registerWebhooks()
+	s.registerAlerts()
+	s.registerCatalog()
+	s.registerDemo()
+}
+
+func apiConfig(version string) huma.Config {
+	cfg := huma.DefaultConfig("Plimsoll API", version)
+	cfg.Info.Description = "Cost-aware autoscaling of GPU workloads. Errors are RFC 9457 problems; times are UTC RFC 3339; money is a decimal string with its currency."
+	cfg.CreateHooks = nil // no $schema links in answers
+	cfg.DocsPath = ""     // the built-in page loads scripts from elsewhere
+	cfg.OpenAPIPath = "/api/v1/openapi"
+	cfg.SchemasPath = ""
+	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"session": {Type: "apiKey", In: "cookie", Name: sessionCookie},
+		"apiKey":  {Type: "http", Scheme: "bearer", Description: "An API key of the tenant"},
+	}
+	return cfg
+}
+
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+	defer cancel()
+	if err := s.deps.DB.Ping(ctx); err != nil {
+		writeProblem(w, r, fleet.Errorf(fleet.CodeUnavailable, "the database does not answer"))
+		return
+	}
+	_, _ = w.Write([]byte("ready\n"))
+}
+
+type principalKey struct{}
+
+// who returns the principal that identify put into the context; the zero Principal when nobody signed in.
+func who(ctx context.Context) auth.Principal {
+	p, _ := ctx.Value(principalKey{}).(auth.Principal)
+	return p
+}
+
+// public marks an operation that needs no sign-in.
+const public auth.Role = ""
+
+// op registers one operation: need is the least role, public for none. fn gets the principal, whose Tenant is the only tenant it
+// may touch; errors with a fleet.Code become problems, all others are logged and shown as "internal error".
+func op[I, O any](s *Server, o huma.Operation, need auth.Role, fn func(context.Context, auth.Principal, *I) (*O, error)) {
+	if need != public {
+		o.Security = []map[string][]string{{"session": {}}, {"apiKey": {}}}
+		o.Errors = append(o.Errors, http.StatusUnauthorized, http.StatusForbidden)
+	}
+	huma.Register(s.api, o, func(ctx context.Context, in *I) (*O, error) {
+		p := who(ctx)
+		if need != public {
+			if p.Tenant == "" {
+				return nil, huma.Error401Unauthorized("sign in, or send an API key")
+			}
+			if !p.Role.Allows(need) {
+				return nil, huma.Error403Forbidden("this needs the role " + string(need))
+			}
+		}
+		out, err := fn(ctx, p, in)
+		if err != nil {
+			return nil, s.problem(ctx, o.OperationID, err)
+		}
+		return out, nil
+	})
+}
+
+// problem maps an error to a status, once for the whole API.
+func (s *Server) problem(ctx context.Context, operation string, err error) error {
+	var status huma.StatusError
+	if errors.As(err, &status) {
+		return err
+	}
+	code, message, field := explain(err)
+	if code == fleet.CodeInternal && ctx.Err() == nil {
+		s.deps.Log.Error("request failed", "operation", operation, "tenant", who(ctx).Tenant, "error", err)
+	}
+	if field != "" {
+		return huma.NewError(statusOf(code), message, &huma.ErrorDetail{Location: field, Message: message})
+	}
+	return huma.NewError(statusOf(code), message)
+}
+
+// explain gives what may be shown of an error.
+func explain(err error) (code fleet.Code, message, field string) {
+	var coded *fleet.Error
+	if errors.As(err, &coded) {
+		return coded.Code, coded.Message, coded.Field
+	}
+	return fleet.CodeInternal, "internal error", ""
+}
+
+func statusOf(code fleet.Code) int {
+	switch code {
+	case fleet.CodeInvalid:
+		return http.StatusUnprocessableEntity
+	case fleet.CodeNotFound:
+		return http.StatusNotFound
+	case fleet.CodeConflict:
+		return http.StatusConflict
+	case fleet.CodeForbidden:
+		return http.StatusForbidden
+	case fleet.CodeUnauthorized:
+		return http.StatusUnauthorized
+	case fleet.CodeTooLarge:
+		return http.StatusRequestEntityTooLarge
+	case fleet.CodeRateLimited:
+		return http.StatusTooManyRequests
+	case fleet.CodeUnavailable:
+		return http.StatusServiceUnavailable
+	default:
+		return http.StatusInternalServerError
+	}
+}
