@@ -1,0 +1,4 @@
+package auth
+
+// Keyring signs and checks the tokens of agents.
+type Keyring struct{}

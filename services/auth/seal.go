@@ -1,0 +1,4 @@
+package auth
+
+// Sealer encrypts secrets at rest.
+type Sealer struct{}
