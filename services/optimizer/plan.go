@@ -46,6 +46,7 @@ type Plan struct {
 
 // Decision says what one workload shall have, with everything needed to explain it.
 type Decision struct {
+	At       time.Time        `json:"at"` // of the snapshot
 	Workload fleet.WorkloadID `json:"workload"`
 	Key      string           `json:"key"`
 	Outcome  Outcome          `json:"outcome"`
@@ -64,6 +65,8 @@ type Decision struct {
 	// CostDelta per hour of Target against From; nil when the price of a replica is unknown.
 	CostDelta *fleet.Money `json:"cost_delta_nano"`
 	Policy    int          `json:"policy_version"`
+	// ExpiresAt is when nobody may carry it out any more: a proposal after the approval time, an action after the plan's.
+	ExpiresAt time.Time `json:"expires_at"`
 }
 
 // SignalInput is a signal as the decision saw it.
@@ -98,6 +101,8 @@ type Reason struct {
 	Numbers map[string]float64 `json:"numbers,omitempty"`
 	// Until is when a hold ends, if it ends by itself.
 	Until *time.Time `json:"until,omitempty"`
+	// Binding marks the one reason of a decision that settled its target.
+	Binding bool `json:"binding,omitempty"`
 }
 
 // Reason codes.
@@ -125,6 +130,7 @@ const (
 	ReasonConflict        ReasonCode = "conflict" // another controller writes the same field: yield
 	ReasonNotScalable     ReasonCode = "not_scalable"
 	ReasonZeroReplicas    ReasonCode = "zero_replicas"    // scaled to zero by hand: left alone unless min says otherwise
+	ReasonInvalidPolicy   ReasonCode = "invalid_policy"   // the policy cannot be computed with: hold
 	ReasonCheaper         ReasonCode = "smaller_is_late"  // alternatives only: fewer replicas would be late
 	ReasonDearer          ReasonCode = "larger_is_dearer" // alternatives only: more replicas buy nothing
 )

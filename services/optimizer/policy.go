@@ -7,11 +7,14 @@ import (
 )
 
 // Policy says how one workload is scaled. It is written as YAML (docs/guides/policies.md), versioned, linted before it is saved.
-// Durations are whole seconds. Zero values mean the default named in each comment; WithDefaults fills them in.
+// Durations are whole seconds. Zero values mean the default named in each comment; WithDefaults fills them in. -1 switches
+// a part off where its comment says so.
 type Policy struct {
 	Mode fleet.Mode `json:"mode"` // default recommend
-	Min  int        `json:"min"`  // default 1
+	Min  int        `json:"min"`  // default 1; 0 only together with ScaleToZero
 	Max  int        `json:"max"`  // required, >= Min
+	// ScaleToZero lets Min be 0. It takes a rule on queue_length or an average_value, or nothing would wake the workload.
+	ScaleToZero bool `json:"scale_to_zero,omitempty"`
 	// Signals: at least one rule; the largest need wins.
 	TargetRatio []TargetRatio `json:"target_ratio,omitempty"`
 	Queue       *QueueRule    `json:"queue,omitempty"`
@@ -38,7 +41,7 @@ type TargetRatio struct {
 	// "average_value" divides a total by Target (HPA's AverageValue on external and object metrics).
 	Type      string  `json:"type"`
 	Target    float64 `json:"target"`
-	Tolerance float64 `json:"tolerance"` // default 0.1
+	Tolerance float64 `json:"tolerance"` // default 0.1; -1: none
 }
 
 // QueueRule sizes by waiting and running work.
@@ -90,10 +93,13 @@ type LongTail struct {
 	UseRatio     float64 `json:"use_ratio"`     // default 0.2
 }
 
-// Memory is what a policy remembers of a workload between decisions. It is data: the same Memory gives the same next decision.
+// Memory is what a policy remembers of a workload between decisions. It is data: the same Memory gives the same next
+// decision. It has to be kept after every decision, not only after news, since the recommendations are noted in it.
+// Changes are noted when they are seen in the replica count, not when they are decided: a proposal that nobody carries
+// out starts no cooldown, and a count that a person sets by hand does.
 type Memory struct {
-	Recommendations []Recommendation `json:"recommendations,omitempty"` // newest last, pruned to the longest window
-	Changes         []Change         `json:"changes,omitempty"`         // changes of replicas that were decided, newest last
+	Recommendations []Recommendation `json:"recommendations,omitempty"` // oldest first; only those that can still matter
+	Changes         []Change         `json:"changes,omitempty"`         // of the last hour, oldest first
 	QuietSince      *time.Time       `json:"quiet_since,omitempty"`
 	LastUp          *time.Time       `json:"last_up,omitempty"`
 	LastDown        *time.Time       `json:"last_down,omitempty"`
@@ -101,6 +107,12 @@ type Memory struct {
 	LastOutcome Outcome    `json:"last_outcome,omitempty"`
 	LastBinding ReasonCode `json:"last_binding,omitempty"`
 	LastTarget  int        `json:"last_target"`
+	LastFrom    int        `json:"last_from"`
+	LastPolicy  int        `json:"last_policy,omitempty"`
+	LastMode    fleet.Mode `json:"last_mode,omitempty"`
+	LastAt      *time.Time `json:"last_at,omitempty"` // of the previous decision; nil: there was none
+	// LastExpires is when the last decision that was news runs out; an action that is still wanted then is news again.
+	LastExpires *time.Time `json:"last_expires,omitempty"`
 }
 
 // Recommendation is what the signals asked for at a time.
@@ -109,7 +121,7 @@ type Recommendation struct {
 	Needed int       `json:"needed"`
 }
 
-// Change is a decided change of the replica count.
+// Change is a change of the replica count, whoever made it.
 type Change struct {
 	At   time.Time `json:"at"`
 	From int       `json:"from"`

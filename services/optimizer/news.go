@@ -1,0 +1,24 @@
+package optimizer
+
+// News says whether a decision tells anything that the one before it, as kept in prev, did not: another outcome, binding
+// reason, target, start, mode or policy version; or an action that is still wanted although what was written of it has
+// run out. A plan is written only when one of its decisions is news.
+func News(prev Memory, d Decision) bool {
+	if prev.LastAt == nil || prev.LastOutcome != d.Outcome || prev.LastBinding != d.Binding || prev.LastTarget != d.Target ||
+		prev.LastFrom != d.From || prev.LastPolicy != d.Policy || prev.LastMode != d.Mode {
+		return true
+	}
+	return d.Outcome != OutcomeHold && prev.LastExpires != nil && !d.At.Before(*prev.LastExpires)
+}
+
+// remember notes a decision in memory.
+func (m *Memory) remember(d *Decision) {
+	if News(*m, *d) {
+		expires := d.ExpiresAt
+		m.LastExpires = &expires
+	}
+	at := d.At
+	m.LastAt = &at
+	m.LastOutcome, m.LastBinding, m.LastTarget, m.LastFrom = d.Outcome, d.Binding, d.Target, d.From
+	m.LastPolicy, m.LastMode = d.Policy, d.Mode
+}
