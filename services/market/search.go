@@ -1,0 +1,81 @@
+package market
+
+import (
+	"sort"
+	"strings"
+
+	"plimsoll.dev/services/fleet"
+)
+
+// Filter of a search; a zero field does not filter.
+type Filter struct {
+	Text            string // part of the type's name or of its GPU model, any case
+	Cloud           fleet.Cloud
+	Region          string
+	GPUModel        fleet.GPUModel
+	MinGPUs         int
+	MinGPUMemoryMiB int64 // of one GPU
+	MinCPUMilli     int64
+	MinMemMiB       int64
+	Purchase        fleet.Purchase // default on demand; what Price is for
+	Limit           int            // default 50, at most 1,000
+}
+
+// Hit is a type that a search found, in the region where it is cheapest among those asked for. Price.Effective is nil when no
+// region has a known price for it.
+type Hit struct {
+	Type   fleet.InstanceType
+	Region string
+	Price  fleet.Price
+}
+
+// Search returns the types that fit, cheapest first, unknown prices last, then by cloud and name. total is how many there are
+// before the limit.
+func (b *PriceBook) Search(f Filter) (hits []Hit, total int) {
+	if f.Purchase == "" {
+		f.Purchase = fleet.PurchaseOnDemand
+	}
+	if f.Limit <= 0 || f.Limit > 1000 {
+		f.Limit = 50
+	}
+	for i := range b.types {
+		if t := &b.types[i]; f.fits(t.InstanceType) {
+			if hit, ok := b.cheapest(t, f); ok {
+				hits = append(hits, hit)
+			}
+		}
+	}
+	sort.SliceStable(hits, func(i, j int) bool {
+		a, c := hits[i].Price.Effective, hits[j].Price.Effective
+		if a == nil || c == nil {
+			return a != nil && c == nil
+		}
+		return *a < *c
+	})
+	total = len(hits)
+	return hits[:min(f.Limit, total)], total
+}
+
+func (f Filter) fits(t fleet.InstanceType) bool {
+	text := strings.ToLower(f.Text)
+	return (f.Cloud == "" || f.Cloud == t.Cloud) &&
+		(f.GPUModel == "" || f.GPUModel == t.GPUModel) &&
+		t.GPUCount >= f.MinGPUs && t.GPUMemoryMiB >= f.MinGPUMemoryMiB &&
+		t.CPUMilli >= f.MinCPUMilli && t.MemMiB >= f.MinMemMiB &&
+		(text == "" || strings.Contains(strings.ToLower(t.Name), text) || strings.Contains(strings.ToLower(string(t.GPUModel)), text))
+}
+
+// cheapest picks the region; a region that the book does not list for the type is no hit.
+func (b *PriceBook) cheapest(t *listed, f Filter) (Hit, bool) {
+	best, found := Hit{}, false
+	for _, r := range t.prices {
+		if f.Region != "" && f.Region != r.region {
+			continue
+		}
+		p := b.Price(fleet.Offering{Cloud: t.Cloud, Region: r.region, InstanceType: t.Name, Purchase: f.Purchase})
+		if !found || p.Effective != nil && (best.Price.Effective == nil || *p.Effective < *best.Price.Effective) {
+			best, found = Hit{Type: t.InstanceType, Region: r.region, Price: p}, true
+		}
+	}
+	return best, found
+}
