@@ -57,6 +57,7 @@ CREATE TABLE decision (
   cost_delta_nano bigint,              -- per hour; NULL: price unknown
   state         text NOT NULL CONSTRAINT decision_state CHECK (state IN
     ('noted', 'proposed', 'approved', 'rejected', 'expired', 'dispatched', 'applied', 'refused', 'failed', 'superseded')),
+  expires_at    timestamptz NOT NULL,  -- data time: after it nobody may approve or apply
   decided_by    text,                  -- who approved or rejected
   decided_at    timestamptz,
   before_replicas integer,
