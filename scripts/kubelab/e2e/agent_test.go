@@ -1,0 +1,96 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	sigsyaml "sigs.k8s.io/yaml"
+)
+
+// agent is an installation of the real binary: its configuration, its rights
+// and its state directory, which outlive the process.
+type agent struct {
+	dir        string
+	kubeconfig string
+	metrics    string // host:port
+	running    *process
+	starts     int
+}
+
+// installAgent writes the chart's configuration with the paths of a pod
+// replaced by those of this machine, and the enrolment token.
+func installAgent(t *testing.T, c *cluster, config, token string) *agent {
+	t.Helper()
+	a := &agent{
+		dir:        t.TempDir(),
+		kubeconfig: c.kubeconfigFor(t, agentNamespace, "plimsoll-agent"),
+		metrics:    fmt.Sprintf("127.0.0.1:%d", freePort(t)),
+	}
+	a.write(t, "token", []byte(token))
+	a.configure(t, config, func(m map[string]any) {
+		m["tokenFile"] = filepath.Join(a.dir, "token")
+		m["stateDir"] = filepath.Join(a.dir, "state")
+		m["metricsAddress"] = a.metrics
+	})
+	return a
+}
+
+// configure edits the configuration; the result is JSON, which is YAML.
+func (a *agent) configure(t *testing.T, config string, edit func(map[string]any)) {
+	t.Helper()
+	asJSON, err := sigsyaml.YAMLToJSON([]byte(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := json.NewDecoder(bytes.NewReader(asJSON))
+	d.UseNumber() // 268435456 must not become 2.68435456e+08
+	var m map[string]any
+	if err := d.Decode(&m); err != nil {
+		t.Fatal(err)
+	}
+	edit(m)
+	out, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.write(t, "agent.yaml", out)
+}
+
+func (a *agent) write(t *testing.T, name string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(a.dir, name), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// start runs the agent and waits until it says that it is ready.
+func (a *agent) start(t *testing.T) {
+	t.Helper()
+	a.starts++
+	a.running = start(t, fmt.Sprintf("agent-%d", a.starts),
+		exec.Command(agentBin, "--config", filepath.Join(a.dir, "agent.yaml"), "--role", "controller"),
+		"KUBECONFIG="+a.kubeconfig, "POD_NAME=plimsoll-agent-0")
+	within(t, time.Minute, "agent ready", func() (bool, string) {
+		if !a.running.alive() {
+			t.Fatal(a.running.tail())
+		}
+		return get("http://" + a.metrics + "/readyz")
+	})
+}
+
+func get(url string) (bool, string) {
+	client := http.Client{Timeout: 2 * time.Second}
+	resp, err := client.Get(url)
+	if err != nil {
+		return false, err.Error()
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode == http.StatusOK, resp.Status
+}
