@@ -10,7 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	karpkwokapis "sigs.k8s.io/karpenter/kwok/apis"
 	karpkwok "sigs.k8s.io/karpenter/kwok/cloudprovider"
+	karpapis "sigs.k8s.io/karpenter/pkg/apis"
 	karpv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	karpcp "sigs.k8s.io/karpenter/pkg/cloudprovider"
 	"sigs.k8s.io/karpenter/pkg/cloudprovider/overlay"
@@ -48,6 +50,14 @@ func runKarpenter() int {
 	cluster := karpstate.NewCluster(op.Clock, op.GetClient(), decorated)
 	op.WithControllers(ctx, karpctl.NewControllers(ctx, op.Manager, op.Clock, op.GetClient(),
 		op.EventRecorder, decorated, bare, cluster, op.InstanceTypeStore)...).Start(ctx)
+	return 0
+}
+
+// printKarpenterCRDs writes what must be applied before Karpenter starts.
+func printKarpenterCRDs() int {
+	for _, crd := range [][]byte{karpapis.NodePoolCRD, karpapis.NodeClaimCRD, karpapis.NodeOverlayCRD, karpapis.CapacityBufferCRD, karpkwokapis.KWOKNodeClassCRD} {
+		fmt.Printf("---\n%s\n", crd)
+	}
 	return 0
 }
 

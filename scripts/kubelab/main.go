@@ -31,7 +31,7 @@ import (
 	"sigs.k8s.io/kwok/pkg/utils/signals"
 )
 
-const usage = "usage: kubelab up|etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kwok|karpenter|kubectl [flags]"
+const usage = "usage: kubelab up|etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kwok|karpenter|karpenter-crds|kubectl [flags]"
 
 // components maps a name, given as the program's own name or as its first
 // argument, to what it runs. Each parses os.Args itself and returns an exit code.
@@ -42,6 +42,7 @@ var components = map[string]func() int{
 	"kube-scheduler":          func() int { return cli.Run(scheduler.NewSchedulerCommand()) },
 	"kwok":                    runKwok,
 	"karpenter":               runKarpenter,
+	"karpenter-crds":          printKarpenterCRDs,
 	"kubectl":                 runKubectl,
 	"up":                      runUp,
 }
