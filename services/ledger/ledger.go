@@ -1,0 +1,126 @@
+// Package ledger says who bears the cost of a machine's hour: it splits a node's price over CPU, memory and GPU, charges every
+// holder max(request, usage), keeps what nobody held as idle, and turns the result into transfers, budget states and forecasts.
+// It is pure, and nothing it returns may add up to more or less than the price it was given, to the last nano-unit.
+package ledger
+
+import (
+	"time"
+
+	"plimsoll.dev/services/fleet"
+	"plimsoll.dev/services/market"
+)
+
+// Resource of a node that costs something.
+type Resource string
+
+// Resources; quantities are core-hours, GiB-hours and GPU-hours.
+const (
+	ResourceCPU    Resource = "cpu"
+	ResourceMemory Resource = "memory"
+	ResourceGPU    Resource = "gpu"
+)
+
+// Kind says why somebody bears a cost.
+type Kind string
+
+// Kinds of cost. Residual is what contradicting inputs leave over, and may be negative: more was held than was there.
+const (
+	KindWorkload Kind = "workload" // held by a workload, or by a bare pod of a namespace
+	KindIdle     Kind = "idle"     // bought and held by nobody
+	KindOverhead Kind = "overhead" // bought, but the machine was not ready yet
+	KindResidual Kind = "residual"
+)
+
+// Owner bears a cost. Workload is empty for bare pods; all fields are empty for idle, overhead and residual.
+type Owner struct {
+	Workload  fleet.WorkloadID
+	Namespace string
+	Team      string
+}
+
+// Node is a machine as far as the hour concerns it.
+type Node struct {
+	UID      string
+	Name     string
+	Purchase fleet.Purchase
+	CPUMilli int64
+	MemMiB   int64
+	GPUModel fleet.GPUModel
+	GPUCount int
+	Life     fleet.Interval // To zero: still there
+	ReadyAt  time.Time      // zero: not ready in this hour
+	Price    *fleet.Money   // effective, per hour; nil: unknown
+	Weights  market.Weights
+}
+
+// Pod holds a part of a node. Requests count for as long as it is held, also while it pulls or crashes.
+type Pod struct {
+	UID      string
+	Node     string // name
+	Owner    Owner
+	CPUMilli int64
+	MemMiB   int64
+	GPUMilli int64
+	Held     fleet.Interval // To zero: still there
+}
+
+// Usage of all pods of a workload together, means over the hour; nil is unknown.
+type Usage struct {
+	CPUCores *float64
+	MemMiB   *float64
+	GPUSM    *float64 // 0..1 of the GPUs that are held
+}
+
+// Hour is everything that the costing of one hour of one cluster looks at.
+type Hour struct {
+	From  time.Time // a full hour, UTC
+	To    time.Time // at most one hour later; earlier for an hour that still runs
+	Nodes []Node
+	Pods  []Pod
+	Usage map[fleet.WorkloadID]Usage
+}
+
+// Row is what an owner bears of one resource.
+type Row struct {
+	Kind     Kind
+	Resource Resource
+	Purchase fleet.Purchase
+	Owner    Owner
+	Amount   fleet.Money // of the priced part; negative only for residual
+	Quantity float64     // held
+	Unpriced float64     // part of Quantity that has no price
+	Measured float64     // part of Quantity whose use is known
+	Used     float64     // what was used of Measured
+}
+
+// CostLine is a Row of one node.
+type CostLine struct {
+	Node string // uid
+	Row
+}
+
+// Conflict is a contradiction between inputs, for people to look into.
+type Conflict struct {
+	Code     string // over_allocated, no_such_node
+	Object   string // node uid, or pod uid
+	Resource Resource
+	Quantity float64 // resource-hours too many, or pod-hours outside any node's life
+}
+
+// Statement is the cost of an hour. The amounts of Lines add up to NodeCost exactly.
+type Statement struct {
+	Lines               []CostLine // by node, kind, resource, owner
+	NodeCost            fleet.Money
+	NodeSeconds         int64
+	UnpricedNodeSeconds int64
+	Conflicts           []Conflict
+}
+
+// Rows sums the lines over nodes: one row per kind, resource, purchase and owner, sorted.
+func (s Statement) Rows() []Row {
+	rows := make([]Row, len(s.Lines))
+	for i, l := range s.Lines {
+		rows[i] = l.Row
+	}
+	return Merge(rows)
+}
