@@ -1,0 +1,55 @@
+package httpapi
+
+import (
+	"encoding/base64"
+	"encoding/json"
+
+	"plimsoll.dev/services/fleet"
+)
+
+// Money is an exact amount: a decimal string with up to nine places, so that no client rounds it by reading it.
+type Money struct {
+	Amount   string `json:"amount" example:"12.340000000" doc:"decimal, exact to 1e-9"`
+	Currency string `json:"currency" example:"USD" doc:"ISO 4217"`
+}
+
+// money shows an amount.
+func money(m fleet.Money, currency string) Money { return Money{Amount: m.String(), Currency: currency} }
+
+// moneyOrNil shows an amount that may be unknown.
+func moneyOrNil(m *fleet.Money, currency string) *Money {
+	if m == nil {
+		return nil
+	}
+	v := money(*m, currency)
+	return &v
+}
+
+// nanoOrNil shows an amount in nano-units that may be unknown.
+func nanoOrNil(n *int64, currency string) *Money {
+	if n == nil {
+		return nil
+	}
+	v := money(fleet.Money(*n), currency)
+	return &v
+}
+
+// encodeCursor makes the opaque text that continues a list after a row; decodeCursor reads it back into what the list sorts by.
+func encodeCursor(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+func decodeCursor(s string, v any) error {
+	b, err := base64.RawURLEncoding.DecodeString(s)
+	if err == nil {
+		err = json.Unmarshal(b, v)
+	}
+	if err != nil {
+		return &fleet.Error{Code: fleet.CodeInvalid, Message: "this cursor is not one that a list gave", Field: "query.cursor", Err: err}
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+
+	"plimsoll.dev/services/fleet"
+	"plimsoll.dev/services/market"
+	"plimsoll.dev/services/optimizer"
+	"plimsoll.dev/services/store"
+)
+
+// PlanArgs asks for a decision on one cluster.
+type PlanArgs struct {
+	Tenant  fleet.TenantID  `json:"tenant" river:"unique"`
+	Cluster fleet.ClusterID `json:"cluster" river:"unique"`
+}
+
+// Kind implements river.JobArgs.
+func (PlanArgs) Kind() string { return "plan" }
+
+// PlanWorker makes plans: lock the cluster, load what is known, decide, check, save, tell the agent, and complete the job, all in
+// one transaction.
+type PlanWorker struct {
+	river.WorkerDefaults[PlanArgs]
+	DB     *store.DB
+	Prices *market.PriceBook
+	Log    *slog.Logger
+	Took   prometheus.Observer // seconds of Decide; nil: not measured
+}
+
+// Timeout of one plan; a cluster of ten thousand workloads takes a second or two.
+func (*PlanWorker) Timeout(*river.Job[PlanArgs]) time.Duration { return 30 * time.Second }
+
+// Work implements river.Worker.
+func (w *PlanWorker) Work(ctx context.Context, job *river.Job[PlanArgs]) error {
+	return w.DB.Tenant(ctx, job.Args.Tenant, func(tx *store.Tx) error {
+		if err := w.plan(ctx, tx, job.Args.Cluster); err != nil {
+			return err
+		}
+		_, err := river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx.PGX(), job)
+		return err
+	})
+}
+
+func (w *PlanWorker) plan(ctx context.Context, tx *store.Tx, cluster fleet.ClusterID) error {
+	loaded, err := store.LoadPlanInput(ctx, tx, cluster)
+	if err != nil {
+		return fmt.Errorf("load snapshot: %w", err)
+	}
+	if loaded == nil {
+		return nil
+	}
+	in := loaded.Input
+	if _, err := store.ExpireDecisions(ctx, tx, cluster, in.Snapshot.Now); err != nil {
+		return err
+	}
+	if in.Snapshot.Mode == fleet.ModeObserve || len(in.Policies) == 0 {
+		return nil
+	}
+	w.price(in.Snapshot.Workloads, loaded.Hosts)
+	started := time.Now()
+	plan, err := optimizer.Decide(in)
+	if err != nil {
+		return fmt.Errorf("decide: %w", err)
+	}
+	if w.Took != nil {
+		w.Took.Observe(time.Since(started).Seconds())
+	}
+	if bad := optimizer.Check(plan, in); len(bad) > 0 {
+		return fmt.Errorf("plan of cluster %s fails its check: %v", cluster, bad[0])
+	}
+	if err := store.SaveMemory(ctx, tx, plan.Memory); err != nil {
+		return err
+	}
+	return w.save(ctx, tx, plan, in)
+}
+
+// save writes the plan if it tells anything new, and tells the doors.
+func (w *PlanWorker) save(ctx context.Context, tx *store.Tx, plan optimizer.Plan, in optimizer.Input) error {
+	var news []optimizer.Decision
+	for _, d := range plan.Decisions {
+		if d.Mode != fleet.ModeObserve && optimizer.News(in.Memory[d.Workload], d) {
+			news = append(news, d)
+		}
+	}
+	if len(news) == 0 {
+		return nil
+	}
+	id, err := store.SavePlan(ctx, tx, plan, news, in, store.SaveOptions{})
+	if err != nil {
+		return err
+	}
+	for _, d := range news {
+		w.Log.InfoContext(ctx, "decided", "tenant", tx.Tenant, "cluster", plan.Cluster, "plan", id, "workload", d.Key,
+			"outcome", d.Outcome, "from", d.From, "target", d.Target, "binding", d.Binding, "mode", d.Mode)
+	}
+	return store.Notify(ctx, tx, store.EventPlan, plan.Cluster, string(id))
+}
+
+// price fills in what one replica of each workload costs per hour, where its machine has a price.
+func (w *PlanWorker) price(workloads []fleet.WorkloadState, hosts map[fleet.WorkloadID]store.Host) {
+	for i := range workloads {
+		s := &workloads[i]
+		if host, ok := hosts[s.Workload.ID]; ok {
+			s.ReplicaHour = ReplicaHour(w.Prices, host, s.Workload)
+		}
+	}
+}
+
+// ReplicaHour is the price of one replica on its host; nil when the host's price is unknown.
+func ReplicaHour(prices *market.PriceBook, host store.Host, w fleet.Workload) *fleet.Money {
+	price := prices.Price(host.Offering)
+	machine := fleet.InstanceType{Cloud: host.Offering.Cloud, Name: host.Offering.InstanceType, CPUMilli: host.CPUMilli, MemMiB: host.MemMiB,
+		GPUModel: host.GPUModel, GPUCount: host.GPUCount}
+	if known, ok := prices.InstanceType(host.Offering.Cloud, host.Offering.InstanceType); ok {
+		machine = known
+	}
+	return market.ReplicaHour(price.Effective, machine, prices.Weights(host.Offering.Cloud), w.CPUMilli, w.MemMiB, w.GPUMilli)
+}
