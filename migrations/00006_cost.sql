@@ -21,8 +21,8 @@ CREATE TABLE cost_transfer (
   cluster_id  uuid NOT NULL,
   hour        timestamptz NOT NULL,
   version     integer NOT NULL,
-  debit       text NOT NULL,           -- who bears it: workload/<id>, idle, overhead, residual
-  credit      text NOT NULL,           -- node/<uid>
+  debit       text NOT NULL,           -- who bears it: workload/<id>, namespace/<name>, idle, overhead, residual
+  credit      text NOT NULL,           -- node/<uid>; a negative residual is node/<uid> against residual
   kind        text NOT NULL CONSTRAINT cost_transfer_kind CHECK (kind IN ('workload', 'idle', 'overhead', 'residual')),
   resource    text NOT NULL CONSTRAINT cost_transfer_resource CHECK (resource IN ('cpu', 'memory', 'gpu')),
   workload_id uuid,
@@ -38,19 +38,45 @@ CREATE TABLE cost_transfer (
 CREATE INDEX cost_transfer_hour ON cost_transfer (tenant_id, cluster_id, hour, version);
 SELECT app_isolate('cost_transfer', 'SELECT, INSERT');
 
--- Which version of an hour counts, and what it adds up to.
+-- Which version of an hour counts, and what it adds up to. An open hour still runs or still lacks its roll-ups: it has rows in
+-- cost_hour_line, computed again at every tick, and no transfers. A closed one is in the ledger; content_hash tells whether closing
+-- it again would say anything new.
 CREATE TABLE cost_hour (
   tenant_id    uuid NOT NULL,
   cluster_id   uuid NOT NULL,
   hour         timestamptz NOT NULL,
-  version      integer NOT NULL,
-  closed_at    timestamptz NOT NULL,
+  state        text NOT NULL CONSTRAINT cost_hour_state CHECK (state IN ('open', 'closed')),
+  version      integer NOT NULL,       -- 0 while open
+  content_hash bytea NOT NULL,         -- SHA-256 of its lines
+  closed_at    timestamptz NOT NULL,   -- our clock, of this version
   node_nano    bigint NOT NULL,        -- sum of node prices = sum of transfers
   unpriced_node_seconds bigint NOT NULL,
   node_seconds bigint NOT NULL,
-  PRIMARY KEY (tenant_id, cluster_id, hour)
+  conflicts    jsonb NOT NULL DEFAULT '[]', -- contradictions between inputs
+  PRIMARY KEY (tenant_id, cluster_id, hour),
+  CONSTRAINT cost_hour_version CHECK ((state = 'open') = (version = 0))
 );
 SELECT app_isolate('cost_hour', 'SELECT, INSERT, UPDATE');
+
+-- The newest version of every hour, summed over nodes: hourly charts, and what cost_day is made from. Replaced whole per hour.
+CREATE TABLE cost_hour_line (
+  tenant_id   uuid NOT NULL,
+  cluster_id  uuid NOT NULL,
+  hour        timestamptz NOT NULL,
+  kind        text NOT NULL,
+  resource    text NOT NULL,
+  purchase    text NOT NULL,
+  workload_id uuid NOT NULL,           -- all zeros where there is none
+  namespace   text NOT NULL,
+  team        text NOT NULL,
+  amount_nano bigint NOT NULL,         -- of the priced part; negative only for residual
+  quantity    double precision NOT NULL, -- core-hours, GiB-hours or GPU-hours held
+  unpriced    double precision NOT NULL, -- part of quantity without a price
+  measured    double precision NOT NULL, -- part of quantity whose use is known
+  used        double precision NOT NULL, -- used of measured
+  PRIMARY KEY (tenant_id, cluster_id, hour, kind, resource, purchase, workload_id, namespace, team)
+);
+SELECT app_isolate('cost_hour_line', 'SELECT, INSERT, DELETE');
 
 -- The daily table that every view reads. Recomputed whole per (cluster, day).
 CREATE TABLE cost_day (
@@ -65,9 +91,28 @@ CREATE TABLE cost_day (
   team        text NOT NULL,
   amount_nano bigint NOT NULL,
   quantity    double precision NOT NULL,
+  unpriced    double precision NOT NULL,
+  measured    double precision NOT NULL,
+  used        double precision NOT NULL,
   PRIMARY KEY (tenant_id, day, cluster_id, kind, resource, purchase, workload_id, namespace, team)
 );
-SELECT app_isolate('cost_day', 'SELECT, INSERT, UPDATE, DELETE');
+SELECT app_isolate('cost_day', 'SELECT, INSERT, DELETE');
+
+-- Prices that a tenant sets for itself: machines of its own, contracts, places that the catalogue does not know. They come before
+-- the catalogue, for hours that are not costed yet. Append-only: the newest valid_from that is not after the hour counts.
+CREATE TABLE tenant_price (
+  tenant_id     uuid NOT NULL,
+  cloud         text NOT NULL,
+  region        text NOT NULL,         -- empty: all
+  instance_type text NOT NULL,
+  purchase      text NOT NULL,
+  valid_from    timestamptz NOT NULL,
+  hour_nano     bigint NOT NULL CONSTRAINT tenant_price_range CHECK (hour_nano >= 0), -- zero is a price here: paid for elsewhere
+  created_by    text NOT NULL,
+  created_at    timestamptz NOT NULL,
+  PRIMARY KEY (tenant_id, cloud, region, instance_type, purchase, valid_from)
+);
+SELECT app_isolate('tenant_price', 'SELECT, INSERT, UPDATE');
 
 CREATE TABLE webhook (
   tenant_id     uuid NOT NULL,
@@ -94,9 +139,9 @@ CREATE TABLE budget (
   webhook_id  uuid,
   created_at  timestamptz NOT NULL,
   deleted_at  timestamptz,
-  PRIMARY KEY (tenant_id, id),
-  CONSTRAINT budget_name_key UNIQUE (tenant_id, name)
+  PRIMARY KEY (tenant_id, id)
 );
+CREATE UNIQUE INDEX budget_name_key ON budget (tenant_id, name) WHERE deleted_at IS NULL;
 SELECT app_isolate('budget', 'SELECT, INSERT, UPDATE');
 
 CREATE TABLE alert (
@@ -110,6 +155,7 @@ CREATE TABLE alert (
   detail      jsonb NOT NULL,
   PRIMARY KEY (tenant_id, id)
 );
+CREATE INDEX alert_recent ON alert (tenant_id, opened_at DESC, id);
 CREATE UNIQUE INDEX alert_open ON alert (tenant_id, kind, subject) WHERE resolved_at IS NULL;
 SELECT app_isolate('alert', 'SELECT, INSERT, UPDATE');
 
@@ -118,7 +164,9 @@ CREATE TABLE webhook_delivery (
   id           uuid NOT NULL,
   webhook_id   uuid NOT NULL,
   alert_id     uuid,
-  payload      jsonb NOT NULL,
+  event_id     uuid NOT NULL,          -- Plimsoll-Event-Id: a redelivery has the same one
+  event        text NOT NULL,          -- alert.opened, alert.resolved, test
+  payload      text NOT NULL,          -- the body, byte for byte as signed
   state        text NOT NULL CONSTRAINT webhook_delivery_state CHECK (state IN ('pending', 'delivered', 'failed')),
   attempts     integer NOT NULL DEFAULT 0,
   last_status  integer,
@@ -131,4 +179,4 @@ CREATE INDEX webhook_delivery_recent ON webhook_delivery (tenant_id, webhook_id,
 SELECT app_isolate('webhook_delivery', 'SELECT, INSERT, UPDATE');
 
 -- +goose Down
-DROP TABLE webhook_delivery, alert, budget, webhook, cost_day, cost_hour, cost_transfer, node_price;
+DROP TABLE webhook_delivery, alert, budget, webhook, tenant_price, cost_day, cost_hour_line, cost_hour, cost_transfer, node_price;
