@@ -1,0 +1,399 @@
+package act
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	agentv1 "plimsoll.dev/services/wire/plimsoll/agent/v1"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+const (
+	keepPlans       = 64      // newest plans that are remembered
+	compactAtBytes  = 1 << 20 // the file is rewritten when it has grown by about this
+	keepRecentTimes = 4096    // changes kept for the action rate
+)
+
+// Service is what the service asked for last. It is kept over restarts: a freeze must not thaw by a crash.
+type Service struct {
+	Mode   string `json:"mode"`
+	Frozen bool   `json:"frozen"`
+}
+
+// OpenPlan is a plan of the journal.
+type OpenPlan struct {
+	ID         string
+	Generation uint64
+	Actions    []OpenAction
+	Results    map[string]*agentv1.ActionResult // by action id
+	reported   bool
+}
+
+// OpenAction is an action of such a plan. Begun means that the cluster may have been changed.
+type OpenAction struct {
+	ID       string `json:"id"`
+	Workload string `json:"workload"`
+	To       int32  `json:"to"`
+	Before   int32  `json:"before,omitempty"`
+	Begun    bool   `json:"begun,omitempty"`
+}
+
+// change is a replica count that was set here.
+type change struct {
+	AtMS     int64  `json:"at_ms"`
+	Workload string `json:"workload"`
+	To       int32  `json:"to"`
+}
+
+// entry is one line of the file, after its checksum. One of the fields is set.
+type entry struct {
+	Begin    *beginEntry     `json:"begin,omitempty"`
+	Acting   *actingEntry    `json:"acting,omitempty"`
+	Done     json.RawMessage `json:"done,omitempty"` // protojson of ActionResult
+	Reported string          `json:"reported,omitempty"`
+	Service  *Service        `json:"service,omitempty"`
+	Fence    uint64          `json:"fence,omitempty"`
+	Change   *change         `json:"change,omitempty"`
+}
+
+type beginEntry struct {
+	Plan       string       `json:"plan"`
+	Generation uint64       `json:"generation"`
+	AtMS       int64        `json:"at_ms"`
+	Actions    []OpenAction `json:"actions"`
+}
+
+type actingEntry struct {
+	Plan   string `json:"plan"`
+	Action string `json:"action"`
+	Before int32  `json:"before"`
+	change
+}
+
+// Journal is what was begun and how it ended, on disk before anything is done. An append-only file of checksummed lines; a
+// torn last line, as kill -9 leaves it, is ignored.
+type Journal struct {
+	path string
+
+	// mu guards the fields and the file.
+	mu         sync.Mutex
+	f          *os.File
+	size       int64
+	compacted  int64 // size after the last rewrite
+	generation uint64
+	plans      []*OpenPlan // oldest first
+	changes    []change
+	service    Service
+}
+
+// OpenJournal reads the journal at path, or starts an empty one.
+func OpenJournal(path string) (*Journal, error) {
+	j := &Journal{path: path}
+	b, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	for len(b) > 0 {
+		line, rest, whole := bytes.Cut(b, []byte{'\n'})
+		e, ok := decodeLine(line)
+		if whole && ok {
+			j.fold(e)
+		}
+		b = rest
+	}
+	return j, j.compact()
+}
+
+// Close closes the file.
+func (j *Journal) Close() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.f.Close()
+}
+
+// Generation is that of the newest plan begun.
+func (j *Journal) Generation() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.generation
+}
+
+// Service is what the service asked for last.
+func (j *Journal) Service() Service {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.service
+}
+
+// Configure keeps what the service asks for.
+func (j *Journal) Configure(mode string, frozen bool) error {
+	if s := (Service{Mode: mode, Frozen: frozen}); s != j.Service() {
+		return j.append(entry{Service: &s})
+	}
+	return nil
+}
+
+// Plan returns the results of a plan begun before, copies, by action id.
+func (j *Journal) Plan(id string) (map[string]*agentv1.ActionResult, bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	p := j.find(id)
+	if p == nil {
+		return nil, false
+	}
+	return p.copy().Results, true
+}
+
+// Begin raises the fence and notes the plan, before anything is done.
+func (j *Journal) Begin(plan *agentv1.Plan, nowMS int64) error {
+	b := &beginEntry{Plan: plan.GetPlanId(), Generation: plan.GetGeneration(), AtMS: nowMS}
+	for _, a := range plan.GetActions() {
+		b.Actions = append(b.Actions, OpenAction{ID: a.GetActionId(), Workload: a.GetWorkload(), To: a.GetTo()})
+	}
+	return j.append(entry{Begin: b})
+}
+
+// Acting notes that the cluster is about to be changed.
+func (j *Journal) Acting(plan string, a *agentv1.Action, before int32, nowMS int64) error {
+	return j.append(entry{Acting: &actingEntry{Plan: plan, Action: a.GetActionId(), Before: before,
+		change: change{AtMS: nowMS, Workload: a.GetWorkload(), To: a.GetTo()}}})
+}
+
+// Done notes how an action ended.
+func (j *Journal) Done(r *agentv1.ActionResult) error {
+	b, err := protojson.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return j.append(entry{Done: b})
+}
+
+// Reported notes that the results of a plan are on their way.
+func (j *Journal) Reported(plan string) error { return j.append(entry{Reported: plan}) }
+
+// Unreported returns copies of the plans whose results nobody was told yet, oldest first.
+func (j *Journal) Unreported() []OpenPlan {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var out []OpenPlan
+	for _, p := range j.plans {
+		if !p.reported {
+			out = append(out, *p.copy())
+		}
+	}
+	return out
+}
+
+// ActionsSince counts the changes that were tried after a time.
+func (j *Journal) ActionsSince(ms int64) int64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var n int64
+	for _, c := range j.changes {
+		if c.AtMS > ms {
+			n++
+		}
+	}
+	return n
+}
+
+// RecentlySet returns the counts that were set after a time, the newest for each workload.
+func (j *Journal) RecentlySet(ms int64) map[string]int32 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	out := map[string]int32{}
+	for _, c := range j.changes {
+		if c.AtMS > ms {
+			out[c.Workload] = c.To
+		}
+	}
+	return out
+}
+
+func (j *Journal) find(id string) *OpenPlan {
+	for _, p := range j.plans {
+		if p.ID == id {
+			return p
+		}
+	}
+	return nil
+}
+
+func (p *OpenPlan) copy() *OpenPlan {
+	c := &OpenPlan{ID: p.ID, Generation: p.Generation, reported: p.reported, Results: map[string]*agentv1.ActionResult{}}
+	c.Actions = append(c.Actions, p.Actions...)
+	for k, r := range p.Results {
+		c.Results[k] = proto.Clone(r).(*agentv1.ActionResult)
+	}
+	return c
+}
+
+func (j *Journal) append(e entry) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	line, err := encodeLine(e)
+	if err != nil {
+		return err
+	}
+	if _, err := j.f.WriteAt(line, j.size); err != nil {
+		return err
+	}
+	if err := j.f.Sync(); err != nil {
+		return err
+	}
+	j.size += int64(len(line))
+	j.fold(e)
+	if j.size > compactAtBytes+2*j.compacted {
+		return j.compact()
+	}
+	return nil
+}
+
+// fold applies an entry to what is known.
+func (j *Journal) fold(e entry) {
+	switch {
+	case e.Begin != nil:
+		j.generation = max(j.generation, e.Begin.Generation)
+		j.plans = append(j.plans, &OpenPlan{ID: e.Begin.Plan, Generation: e.Begin.Generation, Actions: e.Begin.Actions, Results: map[string]*agentv1.ActionResult{}})
+		for len(j.plans) > keepPlans {
+			j.plans = j.plans[1:]
+		}
+	case e.Acting != nil:
+		j.addChange(e.Acting.change)
+		if p := j.find(e.Acting.Plan); p != nil {
+			for i := range p.Actions {
+				if p.Actions[i].ID == e.Acting.Action {
+					p.Actions[i].Begun, p.Actions[i].Before = true, e.Acting.Before
+				}
+			}
+		}
+	case e.Done != nil:
+		r := &agentv1.ActionResult{}
+		if protojson.Unmarshal(e.Done, r) == nil {
+			if p := j.find(r.GetPlanId()); p != nil {
+				p.Results[r.GetActionId()] = r
+			}
+		}
+	case e.Reported != "":
+		if p := j.find(e.Reported); p != nil {
+			p.reported = true
+		}
+	case e.Service != nil:
+		j.service = *e.Service
+	case e.Fence != 0:
+		j.generation = max(j.generation, e.Fence)
+	case e.Change != nil:
+		j.addChange(*e.Change)
+	}
+}
+
+func (j *Journal) addChange(c change) {
+	j.changes = append(j.changes, c)
+	if len(j.changes) > keepRecentTimes {
+		j.changes = j.changes[len(j.changes)-keepRecentTimes:]
+	}
+}
+
+// compact writes what is known into a new file that takes the old one's place.
+func (j *Journal) compact() error {
+	entries, err := j.entries()
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	tmp, err := os.OpenFile(j.path+".tmp", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	var b bytes.Buffer
+	for _, e := range entries {
+		line, err := encodeLine(e)
+		if err != nil {
+			return fmt.Errorf("journal: %w", err)
+		}
+		b.Write(line)
+	}
+	_, err = tmp.Write(b.Bytes())
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if err == nil {
+		err = os.Rename(tmp.Name(), j.path)
+	}
+	if err == nil {
+		err = syncDir(filepath.Dir(j.path))
+	}
+	if err != nil {
+		tmp.Close()
+		return fmt.Errorf("journal: %w", err)
+	}
+	if j.f != nil {
+		j.f.Close()
+	}
+	j.f, j.size, j.compacted = tmp, int64(b.Len()), int64(b.Len())
+	return nil
+}
+
+func (j *Journal) entries() ([]entry, error) {
+	out := []entry{{Fence: j.generation}, {Service: &j.service}}
+	for i := range j.changes {
+		out = append(out, entry{Change: &j.changes[i]})
+	}
+	for _, p := range j.plans {
+		// Begun and Before travel with the actions, so that no change is counted twice.
+		out = append(out, entry{Begin: &beginEntry{Plan: p.ID, Generation: p.Generation, Actions: p.Actions}})
+		for _, a := range p.Actions {
+			if r := p.Results[a.ID]; r != nil {
+				b, err := protojson.Marshal(r)
+				if err != nil {
+					return nil, err
+				}
+				out = append(out, entry{Done: b})
+			}
+		}
+		if p.reported {
+			out = append(out, entry{Reported: p.ID})
+		}
+	}
+	return out, nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func encodeLine(e entry) ([]byte, error) {
+	b, err := json.Marshal(e)
+	if err != nil {
+		return nil, err
+	}
+	return fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(b, castagnoli), b), nil
+}
+
+func decodeLine(line []byte) (entry, bool) {
+	var e entry
+	sum, body, ok := bytes.Cut(line, []byte{' '})
+	if !ok {
+		return e, false
+	}
+	want, err := strconv.ParseUint(string(sum), 16, 32)
+	if err != nil || uint32(want) != crc32.Checksum(body, castagnoli) {
+		return e, false
+	}
+	return e, json.Unmarshal(body, &e) == nil
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
