@@ -14,7 +14,9 @@ type Money struct {
 }
 
 // money shows an amount.
-func money(m fleet.Money, currency string) Money { return Money{Amount: m.String(), Currency: currency} }
+func money(m fleet.Money, currency string) Money {
+	return Money{Amount: m.String(), Currency: currency}
+}
 
 // moneyOrNil shows an amount that may be unknown.
 func moneyOrNil(m *fleet.Money, currency string) *Money {

@@ -11,10 +11,6 @@ func newBroker() *broker { return &broker{} }
 
 func (s *Server) mountAgentDoor()                               {}
 func (s *Server) events(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) }
-func (s *Server) registerWorkloads()                            {}
-func (s *Server) registerPolicies()                             {}
-func (s *Server) registerDecisions()                            {}
-func (s *Server) registerOverview()                             {}
 func (s *Server) registerCost()                                 {}
 func (s *Server) registerBudgets()                              {}
 func (s *Server) registerWebhooks()                             {}

@@ -20,6 +20,7 @@ import (
 
 	"plimsoll.dev/services/auth"
 	"plimsoll.dev/services/fleet"
+	"plimsoll.dev/services/market"
 	"plimsoll.dev/services/store"
 )
 
@@ -71,6 +72,7 @@ type Server struct {
 	broker  *broker
 	metrics *metrics
 	session *sessions
+	prices  *market.PriceBook
 	closing context.Context // ends when the process shuts down: long-lived handlers must watch it
 	close   context.CancelFunc
 }
@@ -80,7 +82,7 @@ func New(cfg Config, deps Deps) *Server {
 	if cfg.MaxReportBytes == 0 {
 		cfg.MaxReportBytes = 4 << 20
 	}
-	s := &Server{cfg: cfg, deps: deps, router: chi.NewRouter(), metrics: newMetrics(deps.Registry), broker: newBroker()}
+	s := &Server{cfg: cfg, deps: deps, router: chi.NewRouter(), metrics: newMetrics(deps.Registry), broker: newBroker(), prices: market.Catalogue()}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.session = newSessions(deps.DB, strings.HasPrefix(cfg.PublicURL, "https://"))
 	s.router.Use(middleware.RequestID, s.recoverer, s.metrics.observe, securityHeaders)

@@ -109,18 +109,7 @@ func (w *PlanWorker) price(workloads []fleet.WorkloadState, hosts map[fleet.Work
 	for i := range workloads {
 		s := &workloads[i]
 		if host, ok := hosts[s.Workload.ID]; ok {
-			s.ReplicaHour = ReplicaHour(w.Prices, host, s.Workload)
+			s.ReplicaHour = w.Prices.ReplicaOn(host.Offering, host.Machine, s.Workload.CPUMilli, s.Workload.MemMiB, s.Workload.GPUMilli)
 		}
 	}
-}
-
-// ReplicaHour is the price of one replica on its host; nil when the host's price is unknown.
-func ReplicaHour(prices *market.PriceBook, host store.Host, w fleet.Workload) *fleet.Money {
-	price := prices.Price(host.Offering)
-	machine := fleet.InstanceType{Cloud: host.Offering.Cloud, Name: host.Offering.InstanceType, CPUMilli: host.CPUMilli, MemMiB: host.MemMiB,
-		GPUModel: host.GPUModel, GPUCount: host.GPUCount}
-	if known, ok := prices.InstanceType(host.Offering.Cloud, host.Offering.InstanceType); ok {
-		machine = known
-	}
-	return market.ReplicaHour(price.Effective, machine, prices.Weights(host.Offering.Cloud), w.CPUMilli, w.MemMiB, w.GPUMilli)
 }

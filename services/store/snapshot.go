@@ -29,13 +29,10 @@ type PlanInput struct {
 	Hosts map[fleet.WorkloadID]Host
 }
 
-// Host is the machine under a replica.
+// Host is the machine under a replica, as its cluster reported it.
 type Host struct {
 	Offering fleet.Offering
-	CPUMilli int64
-	MemMiB   int64
-	GPUModel fleet.GPUModel
-	GPUCount int
+	Machine  fleet.InstanceType
 }
 
 // LoadPlanInput locks the cluster's row, so that one planner at a time works on a cluster, and reads everything a decision may
@@ -216,7 +213,7 @@ ORDER BY p.workload_key, count(*) DESC, n.instance_type, n.zone, n.purchase`, tx
 				var key string
 				var h Host
 				if err := rows.Scan(&key, &h.Offering.Cloud, &h.Offering.Region, &h.Offering.Zone, &h.Offering.InstanceType, &h.Offering.Purchase,
-					&h.CPUMilli, &h.MemMiB, &h.GPUModel, &h.GPUCount); err != nil {
+					&h.Machine.CPUMilli, &h.Machine.MemMiB, &h.Machine.GPUModel, &h.Machine.GPUCount); err != nil {
 					return err
 				}
 				if s := byKey[key]; s != nil {

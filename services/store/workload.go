@@ -137,7 +137,7 @@ ORDER BY w.id, count(*) DESC, n.instance_type, n.zone, n.purchase`, tx.Tenant, i
 		var id fleet.WorkloadID
 		var h Host
 		if err := rows.Scan(&id, &h.Offering.Cloud, &h.Offering.Region, &h.Offering.Zone, &h.Offering.InstanceType, &h.Offering.Purchase,
-			&h.CPUMilli, &h.MemMiB, &h.GPUModel, &h.GPUCount); err != nil {
+			&h.Machine.CPUMilli, &h.Machine.MemMiB, &h.Machine.GPUModel, &h.Machine.GPUCount); err != nil {
 			return nil, fmt.Errorf("read host: %w", err)
 		}
 		out[id] = h
