@@ -97,12 +97,12 @@ type Series struct {
 // workloads by key, then nodes by number with their GPUs; fields in a fixed order.
 func (w *World) Series() []Series {
 	var out []Series
-	for _, st := range w.States() {
+	for _, st := range w.States(SampleMillis * time.Millisecond) {
 		key := st.Workload.Key
 		out = append(out, Series{"workload", key, "replicas", float64(st.Replicas)}, Series{"workload", key, "ready", float64(st.Ready)},
 			Series{"workload", key, "starting", float64(st.Starting)})
 		for _, s := range st.Signals {
-			if last, ok := s.Last(); ok && w.now-last.At.UnixMilli() <= SampleMillis {
+			if last, ok := s.Last(); ok {
 				out = append(out, Series{"workload", key, string(s.Name), last.Value})
 			}
 		}

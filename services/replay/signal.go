@@ -169,10 +169,10 @@ func (l *workloadState) put(name fleet.SignalName, s fleet.Sample) {
 	l.signals[i].Samples = append(list, s)
 }
 
-// States describes every workload as a decision sees it, sorted by key; samples of the last fifteen minutes, oldest first. The caller
-// may keep the result: later steps do not change it.
-func (w *World) States() []fleet.WorkloadState {
-	oldest := time.UnixMilli(w.now - keepSamples*SampleMillis).UTC()
+// States describes every workload as a decision sees it, sorted by key, with the samples of the given past (at most fifteen minutes),
+// oldest first. The caller may keep the result: later steps do not change it.
+func (w *World) States(past time.Duration) []fleet.WorkloadState {
+	oldest := w.Now().Add(-min(past, keepSamples*SampleMillis*time.Millisecond))
 	states := make([]fleet.WorkloadState, 0, len(w.loads))
 	for _, l := range w.loads {
 		st := fleet.WorkloadState{Workload: l.cfg.Workload, Replicas: l.Desired}
@@ -189,9 +189,11 @@ func (w *World) States() []fleet.WorkloadState {
 		st.Signals = make([]fleet.Signal, 0, len(l.signals))
 		for _, s := range l.signals {
 			list := s.Samples
-			for len(list) > 0 && !list[0].At.After(oldest) {
-				list = list[1:]
+			from := len(list)
+			for from > 0 && list[from-1].At.After(oldest) {
+				from--
 			}
+			list = list[from:]
 			if len(list) > 0 {
 				st.Signals = append(st.Signals, fleet.Signal{Name: s.Name, Samples: list[:len(list):len(list)]})
 			}

@@ -1,0 +1,80 @@
+package replay
+
+import (
+	"fmt"
+	"time"
+
+	"plimsoll.dev/services/fleet"
+	"plimsoll.dev/services/optimizer"
+)
+
+// Loop lets optimizer.Decide run a World: the same code that decides in production, from the World's signals, at the caller's pace.
+type Loop struct {
+	World      *World
+	Tenant     fleet.TenantID
+	Cluster    fleet.ClusterID
+	Mode       fleet.Mode
+	Policies   map[fleet.WorkloadID]optimizer.Binding
+	Memory     map[fleet.WorkloadID]optimizer.Memory
+	Generation int64        // of the newest plan that told anything new
+	Parent     fleet.PlanID // its id; set by whoever stores plans
+	// ReplicaHour prices one replica of a workload; nil: unknown.
+	ReplicaHour func(fleet.WorkloadState) *fleet.Money
+	// Window is how far back a decision sees; default five minutes. Whoever stores the inputs pays for its length.
+	Window time.Duration
+}
+
+// Made is one decision round: what was seen, what was planned, and the decisions in it that tell anything new.
+type Made struct {
+	Input optimizer.Input
+	Plan  optimizer.Plan
+	News  []optimizer.Decision
+}
+
+// Decide makes one plan at the World's present and carries out what may be carried out without a person: decisions in enforce mode.
+// Proposals wait for an approval that does not come here, so in history such a workload stays as it is.
+func (l *Loop) Decide() (Made, error) {
+	in := optimizer.Input{Snapshot: l.snapshot(), Policies: l.Policies, Memory: l.Memory}
+	plan, err := optimizer.Decide(in)
+	if err != nil {
+		return Made{}, fmt.Errorf("decide: %w", err)
+	}
+	if bad := optimizer.Check(plan, in); len(bad) > 0 {
+		return Made{}, fmt.Errorf("plan at %s fails its check: %v", plan.At.Format(time.RFC3339), bad[0])
+	}
+	made := Made{Input: in, Plan: plan}
+	for _, d := range plan.Decisions {
+		if optimizer.News(in.Memory[d.Workload], d) {
+			made.News = append(made.News, d)
+		}
+		if d.Mode != fleet.ModeEnforce || d.Target == d.From {
+			continue
+		}
+		if _, _, err := l.World.Scale(d.Key, d.Target); err != nil {
+			return Made{}, fmt.Errorf("carry out: %w", err)
+		}
+	}
+	l.Memory = plan.Memory
+	if len(made.News) > 0 {
+		l.Generation = plan.Generation
+	}
+	return made, nil
+}
+
+// snapshot is the World as the optimizer sees it.
+func (l *Loop) snapshot() fleet.Snapshot {
+	now := l.World.Now()
+	window := l.Window
+	if window == 0 {
+		window = 5 * time.Minute
+	}
+	states := l.World.States(window)
+	if l.ReplicaHour != nil {
+		for i := range states {
+			states[i].ReplicaHour = l.ReplicaHour(states[i])
+		}
+	}
+	return fleet.Snapshot{
+		Tenant: l.Tenant, Cluster: l.Cluster, Now: now, Mode: l.Mode, Generation: l.Generation, Parent: l.Parent, Workloads: states, LastSeen: now,
+	}
+}
