@@ -1,0 +1,154 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"plimsoll.dev/services/fleet"
+)
+
+// Webhook is where events are sent to.
+type Webhook struct {
+	ID           string
+	Name         string
+	URL          string
+	SealedSecret []byte
+	CreatedAt    time.Time
+}
+
+// Webhooks lists the enabled ones by name.
+func Webhooks(ctx context.Context, tx *Tx) ([]Webhook, error) {
+	rows, err := tx.pgx.Query(ctx, `
+SELECT id::text, name, url, sealed_secret, created_at FROM webhook WHERE tenant_id = $1 AND disabled_at IS NULL ORDER BY name, id`, tx.Tenant)
+	if err != nil {
+		return nil, fmt.Errorf("load webhooks: %w", err)
+	}
+	hooks, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Webhook])
+	if err != nil {
+		return nil, fmt.Errorf("load webhooks: %w", err)
+	}
+	return hooks, nil
+}
+
+// LoadWebhook finds one that is enabled.
+func LoadWebhook(ctx context.Context, tx *Tx, id string) (Webhook, error) {
+	rows, err := tx.pgx.Query(ctx, `
+SELECT id::text, name, url, sealed_secret, created_at FROM webhook WHERE tenant_id = $1 AND id = $2 AND disabled_at IS NULL`, tx.Tenant, id)
+	if err != nil {
+		return Webhook{}, fmt.Errorf("load webhook: %w", err)
+	}
+	w, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Webhook])
+	if err != nil {
+		return Webhook{}, notFound(err, "webhook")
+	}
+	return w, nil
+}
+
+// InsertWebhook adds a webhook whose id and sealed secret the caller made.
+func InsertWebhook(ctx context.Context, tx *Tx, w Webhook) error {
+	_, err := tx.pgx.Exec(ctx, `INSERT INTO webhook (tenant_id, id, name, url, sealed_secret, created_at) VALUES ($1, $2, $3, $4, $5, $6)`,
+		tx.Tenant, w.ID, w.Name, w.URL, w.SealedSecret, tx.Now)
+	if err != nil {
+		return fmt.Errorf("save webhook: %w", err)
+	}
+	return nil
+}
+
+// DisableWebhook ends a webhook: nothing is sent to it any more, its log stays, budgets forget it.
+func DisableWebhook(ctx context.Context, tx *Tx, id string) error {
+	tag, err := tx.pgx.Exec(ctx, `UPDATE webhook SET disabled_at = $3 WHERE tenant_id = $1 AND id = $2 AND disabled_at IS NULL`, tx.Tenant, id, tx.Now)
+	if err != nil {
+		return fmt.Errorf("disable webhook: %w", err)
+	}
+	if tag.RowsAffected() == 0 {
+		return fleet.Errorf(fleet.CodeNotFound, "no such webhook")
+	}
+	if _, err := tx.pgx.Exec(ctx, `UPDATE budget SET webhook_id = NULL WHERE tenant_id = $1 AND webhook_id = $2`, tx.Tenant, id); err != nil {
+		return fmt.Errorf("disable webhook: %w", err)
+	}
+	return nil
+}
+
+// Delivery states.
+const (
+	DeliveryPending   = "pending"
+	DeliveryDelivered = "delivered"
+	DeliveryFailed    = "failed"
+)
+
+// Delivery is one sending of an event to a webhook: all attempts of it.
+type Delivery struct {
+	ID         string
+	Webhook    string
+	Alert      string // empty: a test
+	EventID    string // the same for a redelivery
+	Event      string // alert.opened, alert.resolved, test
+	Payload    string // the body, byte for byte
+	State      string
+	Attempts   int
+	LastStatus *int // HTTP status; nil: no answer
+	LastError  string
+	CreatedAt  time.Time
+	FinishedAt *time.Time
+}
+
+const deliveryColumns = `id::text, webhook_id::text, coalesce(alert_id::text, ''), event_id::text, event, payload, state, attempts, last_status,
+  coalesce(last_error, ''), created_at, finished_at`
+
+// InsertDelivery records that an event is to be sent; an empty EventID makes a new one. It returns the delivery's id.
+func InsertDelivery(ctx context.Context, tx *Tx, d Delivery) (string, error) {
+	id := uuid.Must(uuid.NewV7()).String()
+	if d.EventID == "" {
+		d.EventID = id
+	}
+	_, err := tx.pgx.Exec(ctx, `
+INSERT INTO webhook_delivery (tenant_id, id, webhook_id, alert_id, event_id, event, payload, state, created_at)
+VALUES ($1, $2, $3, nullif($4, '')::uuid, $5, $6, $7, 'pending', $8)`, tx.Tenant, id, d.Webhook, d.Alert, d.EventID, d.Event, d.Payload, tx.Now)
+	if err != nil {
+		return "", fmt.Errorf("save delivery: %w", err)
+	}
+	return id, nil
+}
+
+// Deliveries lists those of a webhook, newest first.
+func Deliveries(ctx context.Context, tx *Tx, webhook string, limit int) ([]Delivery, error) {
+	rows, err := tx.pgx.Query(ctx, `SELECT `+deliveryColumns+` FROM webhook_delivery WHERE tenant_id = $1 AND webhook_id = $2
+ORDER BY created_at DESC, id DESC LIMIT $3`, tx.Tenant, webhook, limit)
+	if err != nil {
+		return nil, fmt.Errorf("load deliveries: %w", err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Delivery])
+	if err != nil {
+		return nil, fmt.Errorf("load deliveries: %w", err)
+	}
+	return list, nil
+}
+
+// LoadDelivery finds one delivery.
+func LoadDelivery(ctx context.Context, tx *Tx, id string) (Delivery, error) {
+	rows, err := tx.pgx.Query(ctx, `SELECT `+deliveryColumns+` FROM webhook_delivery WHERE tenant_id = $1 AND id = $2`, tx.Tenant, id)
+	if err != nil {
+		return Delivery{}, fmt.Errorf("load delivery: %w", err)
+	}
+	d, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Delivery])
+	if err != nil {
+		return Delivery{}, notFound(err, "delivery")
+	}
+	return d, nil
+}
+
+// RecordAttempt notes one attempt of a delivery that is pending. state says what it is now.
+func RecordAttempt(ctx context.Context, tx *Tx, id, state string, status *int, problem string) error {
+	_, err := tx.pgx.Exec(ctx, `
+UPDATE webhook_delivery SET state = $3, attempts = attempts + 1, last_status = $4, last_error = nullif($5, ''),
+  finished_at = CASE WHEN $3 = 'pending' THEN NULL ELSE $6::timestamptz END
+WHERE tenant_id = $1 AND id = $2 AND state = 'pending'`, tx.Tenant, id, state, status, problem, tx.Now)
+	if err != nil {
+		return fmt.Errorf("record attempt: %w", err)
+	}
+	return nil
+}
