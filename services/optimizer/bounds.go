@@ -1,9 +1,23 @@
 package optimizer
 
-// bounds brings the count inside min and max. They apply last, also when there is no signal.
+// bounds brings the count inside min and max. They apply last and at once, past all damping, also when there is no signal,
+// with one exception: a count above max is not lowered while the signals are not fresh, since that would be a scale-down in
+// the dark. The decision then says so.
 func (g *deciding) bounds() {
 	p := g.policy
 	switch {
+	case g.count > p.Max && p.Max < g.d.From && !g.mayGoDown():
+		// Nobody may raise it further either.
+		r := Reason{Code: ReasonMax, From: g.count, To: g.d.From, Numbers: map[string]float64{"max": float64(p.Max), "not_fresh": float64(g.notFresh)}}
+		if g.count > g.d.From {
+			g.settle(r)
+			return
+		}
+		g.note(r)
+		if b := g.d.Reasons[g.bound].Code; b != ReasonNoSignal && b != ReasonPartialSignal {
+			g.hold(Reason{Code: ReasonPartialSignal, Signal: g.worst.name, Numbers: map[string]float64{
+				"signals": float64(g.fresh + g.notFresh), "not_fresh": float64(g.notFresh), "age_seconds": g.worst.age}})
+		}
 	case g.count > p.Max:
 		g.settle(Reason{Code: ReasonMax, From: g.count, To: p.Max, Numbers: map[string]float64{"max": float64(p.Max)}})
 	case g.count < p.Min:

@@ -39,10 +39,10 @@ func Decide(in Input) (Plan, error) {
 			continue
 		}
 		p := b.Policy.WithDefaults()
-		d, m := decideOne(&s, w, p, b.Version, in.Memory[w.Workload.ID])
+		d, m := decideOne(&s, w, &p, b.Version, in.Memory[w.Workload.ID])
 		plan.Decisions = append(plan.Decisions, d)
 		plan.Memory[w.Workload.ID] = m
-		if ttl == 0 || p.PlanTTLSeconds < ttl {
+		if p.PlanTTLSeconds > 0 && (ttl == 0 || p.PlanTTLSeconds < ttl) {
 			ttl = p.PlanTTLSeconds
 		}
 	}

@@ -4,11 +4,19 @@ package optimizer
 // reason, target, start, mode or policy version; or an action that is still wanted although what was written of it has
 // run out. A plan is written only when one of its decisions is news.
 func News(prev Memory, d Decision) bool {
-	if prev.LastAt == nil || prev.LastOutcome != d.Outcome || prev.LastBinding != d.Binding || prev.LastTarget != d.Target ||
+	if prev.LastAt == nil || prev.LastOutcome != d.Outcome || calm(prev.LastBinding) != calm(d.Binding) || prev.LastTarget != d.Target ||
 		prev.LastFrom != d.From || prev.LastPolicy != d.Policy || prev.LastMode != d.Mode {
 		return true
 	}
 	return d.Outcome != OutcomeHold && prev.LastExpires != nil && !d.At.Before(*prev.LastExpires)
+}
+
+// calm reads the two ways in which a need equals what is there as one: going back and forth between them is no news.
+func calm(c ReasonCode) ReasonCode {
+	if c == ReasonWithinTolerance {
+		return ReasonSteady
+	}
+	return c
 }
 
 // remember notes a decision in memory.

@@ -16,62 +16,165 @@ type deciding struct {
 	d      Decision
 	count  int // the replica count so far
 	bound  int // index of the reason that settled count
-}
 
-// need is what one rule asks for.
-type need struct {
-	reason Reason
-	ok     bool // false: its signals cannot be used
+	readings [16]reading // of signals read so far
+	nRead    int
+	queued   bool // work is waiting, by a fresh signal
+	fresh    int  // rule signals that are fresh
+	notFresh int  // rule signals that are not
+	worst    *reading
+
+	needs int     // rules that asked for a count
+	best  int     // index of the reason of the largest need
+	load  float64 // replicas that would be just full by the rule with the largest need; 0: not known
 }
 
 // decideOne decides on one workload. p has its defaults.
-func decideOne(snap *fleet.Snapshot, w *fleet.WorkloadState, p Policy, version int, m Memory) (Decision, Memory) {
-	g := deciding{snap: snap, state: w, policy: &p, memory: m}
+func decideOne(snap *fleet.Snapshot, w *fleet.WorkloadState, p *Policy, version int, m Memory) (Decision, Memory) {
+	g := deciding{snap: snap, state: w, policy: p, memory: m}
 	g.d = Decision{
-		Workload: w.Workload.ID, Key: w.Workload.Key, From: w.Replicas, Ready: w.Ready, Min: p.Min, Max: p.Max,
-		Mode: fleet.Stricter(snap.Mode, p.Mode), Policy: version, At: snap.Now,
+		At: snap.Now, Workload: w.Workload.ID, Key: w.Workload.Key, From: w.Replicas, Ready: w.Ready, Needed: w.Replicas,
+		Min: p.Min, Max: p.Max, Mode: fleet.Stricter(snap.Mode, p.Mode), Policy: version,
+		Reasons: make([]Reason, 0, 6), Inputs: []SignalInput{}, Alternatives: []Alternative{},
 	}
 	g.count = w.Replicas
+	if code, ok := g.decidable(); !ok {
+		g.hold(Reason{Code: code})
+		g.finish()
+		return g.d, g.memory
+	}
+	g.memory = g.memory.at(snap.Now)
+	g.seeChange()
 	g.rules()
-	g.bounds()
-	return g.finish(), g.memory
+	g.quiet()
+	g.recommend()
+	g.settleCount()
+	g.finish()
+	g.alternatives()
+	return g.d, g.memory
 }
 
-// rules asks every rule and takes the largest need.
-func (g *deciding) rules() {
-	g.d.Needed = g.d.From
-	best := -1
-	for i := range g.policy.TargetRatio {
-		r := &g.policy.TargetRatio[i]
-		sig := g.state.Signal(r.Signal)
-		truth := sig.Truth(g.snap.Now, seconds(g.policy.MaxSignalAgeSeconds))
-		in := SignalInput{Name: r.Signal, Truth: truth, Samples: len(sig.Samples), Target: r.Target}
-		if last, ok := sig.Last(); ok && finite(last.Value) {
-			v := last.Value
-			in.Raw, in.Filtered = &v, &v
-			in.AgeSeconds = g.snap.Now.Sub(last.At).Seconds()
-		}
-		if truth == fleet.TruthFresh {
-			last, _ := sig.Last()
-			n, within := hpaNeed(r, *in.Filtered, last, g.state)
-			code := ReasonTargetRatio
-			if within {
-				code = ReasonWithinTolerance
-			}
-			in.Needed = &n
-			g.note(Reason{Code: code, Signal: r.Signal, From: g.d.From, To: n,
-				Numbers: map[string]float64{"value": *in.Filtered, "target": r.Target, "tolerance": r.Tolerance}})
-			if best < 0 || n > best {
-				best, g.bound = n, len(g.d.Reasons)-1
-			}
-		}
-		g.d.Inputs = append(g.d.Inputs, in)
+// decidable says whether the workload can be computed with at all.
+func (g *deciding) decidable() (ReasonCode, bool) {
+	switch g.state.Workload.Kind {
+	case "DaemonSet", "Job", "CronJob", "Pod":
+		return ReasonNotScalable, false
 	}
-	if best < 0 {
-		g.settle(Reason{Code: ReasonNoSignal, From: g.d.From, To: g.d.From})
+	if g.d.Mode.Rank() < 0 || g.state.Replicas < 0 || !g.policy.computable() {
+		return ReasonInvalidPolicy, false
+	}
+	return "", true
+}
+
+// settleCount takes the count from the need to the target: guards, damping, bounds.
+func (g *deciding) settleCount() {
+	needed := map[string]float64{"needed": float64(g.d.Needed)}
+	writer, fought := foreignWriter(g.state.Writers, g.snap.Now)
+	switch {
+	case g.snap.Frozen:
+		g.hold(Reason{Code: ReasonFrozen, Numbers: needed})
+	case fought && !g.policy.OwnReplicas:
+		r := Reason{Code: ReasonConflict, Numbers: needed}
+		if !writer.At.IsZero() {
+			until := writer.At.Add(conflictWindow)
+			r.Until, needed["age_seconds"] = &until, math.Max(0, g.snap.Now.Sub(writer.At).Seconds())
+		}
+		g.hold(r)
+	case g.d.From == 0 && g.policy.Min > 0:
+		needed["min"] = float64(g.policy.Min)
+		g.hold(Reason{Code: ReasonZeroReplicas, Numbers: needed})
+	default:
+		if !g.longTail() {
+			g.damp()
+		}
+		g.bounds()
+	}
+}
+
+// rules asks every rule, takes the largest need, and refuses to go down unless every signal asked is fresh.
+func (g *deciding) rules() {
+	g.best = -1
+	q := g.read(fleet.SignalQueueLength)
+	g.queued = q.fresh() && q.last.Value > 0
+	p := g.policy
+	for i := range p.TargetRatio {
+		g.ratioRule(&p.TargetRatio[i])
+	}
+	if p.Queue != nil {
+		g.queueRule(p.Queue)
+	}
+	if p.Latency != nil {
+		g.latencyRule(p.Latency)
+	}
+	from := g.d.From
+	if g.best < 0 {
+		g.hold(Reason{Code: ReasonNoSignal, Signal: g.worst.name, Numbers: map[string]float64{
+			"signals": float64(g.fresh + g.notFresh), "age_seconds": g.worst.age}})
 		return
 	}
-	g.d.Needed, g.count = best, best
+	need := g.d.Reasons[g.best]
+	g.bound, g.count, g.d.Needed = g.best, need.To, need.To
+	if g.needs > 1 {
+		g.note(Reason{Code: ReasonLargestNeed, Signal: need.Signal, From: from, To: need.To, Numbers: map[string]float64{"rules": float64(g.needs)}})
+	}
+	if g.notFresh > 0 && g.count < from {
+		g.settle(Reason{Code: ReasonPartialSignal, Signal: g.worst.name, From: g.count, To: from, Numbers: map[string]float64{
+			"signals": float64(g.fresh + g.notFresh), "not_fresh": float64(g.notFresh), "age_seconds": g.worst.age}})
+		return
+	}
+	if need.Code == ReasonTargetRatio || need.Code == ReasonQueue {
+		if need.To == from {
+			g.settle(Reason{Code: ReasonSteady, Signal: need.Signal, From: from, To: from, Numbers: map[string]float64{"needed": float64(need.To)}})
+		}
+	}
+}
+
+// mayGoDown says that every signal of every rule is fresh.
+func (g *deciding) mayGoDown() bool { return g.notFresh == 0 && g.fresh > 0 }
+
+// read filters a signal once per decision.
+func (g *deciding) read(name fleet.SignalName) *reading {
+	for i := range g.readings[:g.nRead] {
+		if g.readings[i].name == name {
+			return &g.readings[i]
+		}
+	}
+	confirmed := g.queued || name == fleet.SignalQueueLength || name == fleet.SignalQueueAge
+	r := read(g.state.Signal(name), g.snap.Now, seconds(g.policy.MaxSignalAgeSeconds), g.policy.Filter, perPodSignal(name), confirmed)
+	if g.nRead == len(g.readings) { // more signals than any sane policy has: read, not kept
+		return &r
+	}
+	g.readings[g.nRead] = r
+	g.nRead++
+	return &g.readings[g.nRead-1]
+}
+
+// input lists a signal that a rule looked at; needed is nil when it asked for nothing by itself.
+func (g *deciding) input(r *reading, target float64, needed *int) {
+	if r.fresh() {
+		g.fresh++
+	} else {
+		g.notFresh++
+		if g.worst == nil {
+			g.worst = r
+		}
+	}
+	in := SignalInput{Name: r.name, AgeSeconds: r.age, Truth: r.truth, Samples: r.samples, Target: target, Needed: needed, Outlier: r.outlier != 0}
+	if r.ok {
+		v := [2]float64{r.last.Value, r.level}
+		in.Raw, in.Filtered = &v[0], &v[1]
+	}
+	g.d.Inputs = append(g.d.Inputs, in)
+}
+
+// need notes what a rule asks for; of equal needs the first rule's counts. load is how many replicas would be just full.
+func (g *deciding) need(r Reason, load float64) {
+	r.From = g.d.From
+	g.note(r)
+	g.needs++
+	if g.best < 0 || r.To > g.d.Reasons[g.best].To {
+		g.best, g.load = len(g.d.Reasons)-1, load
+	}
 }
 
 // note leaves a reason that settles nothing.
@@ -79,15 +182,21 @@ func (g *deciding) note(r Reason) { g.d.Reasons = append(g.d.Reasons, r) }
 
 // settle leaves a reason and lets it decide the count.
 func (g *deciding) settle(r Reason) {
-	g.d.Reasons = append(g.d.Reasons, r)
-	g.bound = len(g.d.Reasons) - 1
-	g.count = r.To
+	g.note(r)
+	g.bound, g.count = len(g.d.Reasons)-1, r.To
+}
+
+// hold settles the count at what is there.
+func (g *deciding) hold(r Reason) {
+	r.From, r.To = g.count, g.d.From
+	g.settle(r)
 }
 
 // finish turns what was gathered into the decision and notes it in memory.
-func (g *deciding) finish() Decision {
+func (g *deciding) finish() {
 	d := &g.d
 	d.Target = g.count
+	d.Reasons[g.bound].Binding = true
 	d.Binding = d.Reasons[g.bound].Code
 	switch {
 	case d.Target > d.From:
@@ -97,17 +206,10 @@ func (g *deciding) finish() Decision {
 	default:
 		d.Outcome = OutcomeHold
 	}
-	if g.state.ReplicaHour != nil {
-		c := g.state.ReplicaHour.MulDiv(int64(d.Target-d.From), 1)
-		d.CostDelta = &c
-	}
-	d.Reasons[g.bound].Binding = true
+	d.CostDelta = times(g.state.ReplicaHour, d.Target-d.From)
 	d.ExpiresAt = expiry(d, g.policy)
 	g.memory.remember(d)
-	return *d
 }
-
-func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
 // expiry is when a decision may no longer be carried out.
 func expiry(d *Decision, p *Policy) time.Time {

@@ -77,6 +77,7 @@ type SignalInput struct {
 	AgeSeconds float64          `json:"age_seconds"`
 	Truth      fleet.Truth      `json:"truth"`
 	Samples    int              `json:"samples"`
+	Outlier    bool             `json:"outlier,omitempty"` // the newest sample stands alone and was not believed
 	Target     float64          `json:"target"`
 	Needed     *int             `json:"needed"` // replicas this signal asks for; nil when it cannot be used
 }
