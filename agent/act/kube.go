@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,14 +81,10 @@ func (k *Kube) Set(ctx context.Context, workload string, from Scale, to int32) (
 	}
 	ctx, cancel := context.WithTimeout(ctx, kubeTimeout)
 	defer cancel()
-	s, err := k.scales.Scales(ns).Get(ctx, gr, name, metav1.GetOptions{})
-	if err != nil {
-		return Scale{}, kubeError(workload, err)
+	s := &autoscalingv1.Scale{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, ResourceVersion: from.Version},
+		Spec:       autoscalingv1.ScaleSpec{Replicas: to},
 	}
-	if s.ResourceVersion != from.Version {
-		return Scale{}, ErrConflict
-	}
-	s.Spec.Replicas = to
 	s, err = k.scales.Scales(ns).Update(ctx, gr, s, metav1.UpdateOptions{FieldManager: FieldManager})
 	if err != nil {
 		return Scale{}, kubeError(workload, err)
