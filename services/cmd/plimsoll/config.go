@@ -1,0 +1,66 @@
+package main
+
+import (
+	"encoding/base64"
+	"log/slog"
+	"net/netip"
+	"os"
+	"strings"
+
+	"plimsoll.dev/services/auth"
+	"plimsoll.dev/services/fleet"
+)
+
+// config is what the processes of the service need to know. Each field names its environment variable.
+type config struct {
+	databaseURL string // PLIMSOLL_DATABASE_URL: the service role
+	listen      string // PLIMSOLL_LISTEN, default ":8080"
+	publicURL   string // PLIMSOLL_PUBLIC_URL, default "http://localhost:8080": how people and agents reach the service
+	secretKey   []byte // PLIMSOLL_SECRET_KEY: 32 bytes in base64; seals keys and webhook secrets at rest
+	// PLIMSOLL_WEBHOOK_ALLOW: comma-separated CIDRs of private networks that webhooks may reach. Default none.
+	webhookAllow []netip.Prefix
+	log          *slog.Logger // PLIMSOLL_LOG_LEVEL: debug, info (default), warn, error
+}
+
+func configFromEnv() (config, error) {
+	c := config{
+		databaseURL: os.Getenv("PLIMSOLL_DATABASE_URL"),
+		listen:      or(os.Getenv("PLIMSOLL_LISTEN"), ":8080"),
+		publicURL:   strings.TrimRight(or(os.Getenv("PLIMSOLL_PUBLIC_URL"), "http://localhost:8080"), "/"),
+	}
+	if c.databaseURL == "" {
+		return c, fleet.Errorf(fleet.CodeInvalid, "set PLIMSOLL_DATABASE_URL to a URL of a role in plimsoll_service")
+	}
+	key, err := base64.StdEncoding.DecodeString(os.Getenv("PLIMSOLL_SECRET_KEY"))
+	if err != nil || len(key) != auth.SealKeySize {
+		return c, fleet.Errorf(fleet.CodeInvalid, "set PLIMSOLL_SECRET_KEY to 32 random bytes in base64: openssl rand -base64 32")
+	}
+	c.secretKey = key
+	for text := range strings.SplitSeq(os.Getenv("PLIMSOLL_WEBHOOK_ALLOW"), ",") {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return c, fleet.Errorf(fleet.CodeInvalid, "PLIMSOLL_WEBHOOK_ALLOW: %q is not a network such as 10.0.0.0/8", text)
+		}
+		c.webhookAllow = append(c.webhookAllow, prefix)
+	}
+	c.log, err = newLog(os.Getenv("PLIMSOLL_LOG_LEVEL"))
+	return c, err
+}
+
+func newLog(level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(or(level, "info"))); err != nil {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "PLIMSOLL_LOG_LEVEL: %q is none of debug, info, warn, error", level)
+	}
+	return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: l})), nil
+}
+
+func or(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
