@@ -9,8 +9,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-
-	"plimsoll.dev/services/fleet"
 )
 
 // Severity of an alert.

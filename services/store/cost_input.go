@@ -194,3 +194,31 @@ func finite(f *float32) *float64 {
 	v := float64(*f)
 	return &v
 }
+
+// UnpricedCluster is a cluster's node time without a price.
+type UnpricedCluster struct {
+	Cluster  fleet.ClusterID
+	Name     string
+	Unpriced int64 // node-seconds
+	All      int64
+	Types    []string // instance types whose newest hour has no price
+}
+
+// UnpricedClusters lists every cluster with costed hours since from.
+func UnpricedClusters(ctx context.Context, tx *Tx, from time.Time) ([]UnpricedCluster, error) {
+	rows, err := tx.pgx.Query(ctx, `
+SELECT c.id::text, c.name, h.unpriced, h.seconds,
+  (SELECT coalesce(array_agg(DISTINCT n.instance_type), '{}') FROM node_price p JOIN node n ON n.tenant_id = p.tenant_id AND n.cluster_id = p.cluster_id AND n.uid = p.node_uid
+   WHERE h.unpriced > 0 AND p.tenant_id = c.tenant_id AND p.cluster_id = c.id AND p.hour >= $2 AND p.effective_nano IS NULL)
+FROM cluster c JOIN (SELECT cluster_id, sum(unpriced_node_seconds)::bigint AS unpriced, sum(node_seconds)::bigint AS seconds FROM cost_hour
+  WHERE tenant_id = $1 AND hour >= $2 GROUP BY cluster_id HAVING sum(node_seconds) > 0) h ON h.cluster_id = c.id
+WHERE c.tenant_id = $1 ORDER BY c.name`, tx.Tenant, from)
+	if err != nil {
+		return nil, fmt.Errorf("load unpriced clusters: %w", err)
+	}
+	clusters, err := pgx.CollectRows(rows, pgx.RowToStructByPos[UnpricedCluster])
+	if err != nil {
+		return nil, fmt.Errorf("load unpriced clusters: %w", err)
+	}
+	return clusters, nil
+}

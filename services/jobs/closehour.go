@@ -1,0 +1,286 @@
+package jobs
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river"
+
+	"plimsoll.dev/services/fleet"
+	"plimsoll.dev/services/ledger"
+	"plimsoll.dev/services/market"
+	"plimsoll.dev/services/store"
+)
+
+// CloseHourArgs asks to cost every hour of a cluster that is due, up to its newest data.
+type CloseHourArgs struct {
+	Tenant  fleet.TenantID  `json:"tenant" river:"unique"`
+	Cluster fleet.ClusterID `json:"cluster" river:"unique"`
+	// Since asks to cost the closed hours from there on again, because their data changed. An hour whose lines come out the same
+	// keeps its version.
+	Since time.Time `json:"since,omitzero" river:"unique"`
+}
+
+// Kind implements river.JobArgs.
+func (CloseHourArgs) Kind() string { return "close_hour" }
+
+// InsertOpts implements river.JobArgsWithInsertOpts: one job per cluster waits or runs at a time.
+func (CloseHourArgs) InsertOpts() river.InsertOpts {
+	return river.InsertOpts{UniqueOpts: river.UniqueOpts{ByArgs: true, ByState: waiting}, MaxAttempts: 10}
+}
+
+// CloseHour costs the hours of clusters: inventory and usage times prices through the ledger.
+type CloseHour struct {
+	river.WorkerDefaults[CloseHourArgs]
+	DB     *store.DB
+	Prices *market.PriceBook
+	Log    *slog.Logger
+}
+
+// Timeout of one job: a month's backlog of a large cluster fits.
+func (*CloseHour) Timeout(*river.Job[CloseHourArgs]) time.Duration { return 5 * time.Minute }
+
+// Work implements river.Worker.
+func (w *CloseHour) Work(ctx context.Context, job *river.Job[CloseHourArgs]) error {
+	if err := w.CatchUp(ctx, job.Args); err != nil {
+		return err
+	}
+	return w.DB.Tenant(ctx, job.Args.Tenant, func(tx *store.Tx) error {
+		_, err := river.ClientFromContext[pgx.Tx](ctx).InsertTx(ctx, tx.PGX(), CheckBudgetsArgs{Tenant: tx.Tenant}, nil)
+		return err
+	})
+}
+
+// CatchUp costs what is due, a day of hours per transaction, until nothing is left to close.
+func (w *CloseHour) CatchUp(ctx context.Context, args CloseHourArgs) error {
+	since := args.Since
+	for {
+		more := false
+		err := w.DB.Tenant(ctx, args.Tenant, func(tx *store.Tx) (err error) {
+			more, since, err = w.step(ctx, tx, args.Cluster, since)
+			return err
+		})
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+const (
+	// settle is how long after an hour's end its last reports may still arrive.
+	settle = 10 * time.Minute
+	// patience is how long a closing waits for the roll-ups of its hour; after it, use is whatever is known.
+	patience = 6 * time.Hour
+	// recheck is how far back closed hours are looked at again when a new one closes: late inventory and roll-ups change them.
+	recheck = 24 * time.Hour
+	// batchHours bounds the work of one transaction.
+	batchHours = 24
+	// maxBack bounds how old an hour may be that has never been costed.
+	maxBack = 400 * 24 * time.Hour
+)
+
+// step costs one batch of hours in one transaction. more says that another step is needed; next is where a repetition goes on.
+func (w *CloseHour) step(ctx context.Context, tx *store.Tx, cluster fleet.ClusterID, since time.Time) (more bool, next time.Time, err error) {
+	state, ok, err := store.LockCosting(ctx, tx, cluster)
+	if err != nil || !ok || state.DataAt == nil || state.FirstHour == nil {
+		return false, since, err
+	}
+	due := dueHours(state, since)
+	if len(due) == 0 {
+		return false, since, nil
+	}
+	if len(due) > batchHours {
+		more, due = true, due[:batchHours]
+	}
+	last := due[len(due)-1]
+	if !since.IsZero() {
+		next = last.from.Add(time.Hour)
+	}
+	in, err := store.LoadCostInput(ctx, tx, cluster, due[0].from, last.to)
+	if err != nil {
+		return false, next, err
+	}
+	costed := w.cost(in, due)
+	if err := store.SaveCosting(ctx, tx, cluster, costed); err != nil {
+		return false, next, err
+	}
+	w.report(ctx, tx, cluster, costed)
+	return more, next, nil
+}
+
+// dueHour is an hour to cost; final ones go into the ledger.
+type dueHour struct {
+	from, to time.Time
+	final    bool
+}
+
+// dueHours lists what is to be costed, oldest first: closed hours again (from since, or the last day when another hour closes),
+// then those never closed. Once an hour is not final, none after it is.
+func dueHours(c store.Costing, since time.Time) []dueHour {
+	dataAt := c.DataAt.UTC()
+	first := later(c.FirstHour.UTC(), dataAt.Add(-maxBack).Truncate(time.Hour))
+	open := first
+	if c.LastClosed != nil {
+		open = later(c.LastClosed.UTC().Add(time.Hour), first)
+	}
+	var hours []dueHour
+	closing := true
+	for at := open; at.Before(dataAt); at = at.Add(time.Hour) {
+		closing = closing && final(at, dataAt, c.Dirty)
+		to := at.Add(time.Hour)
+		if to.After(dataAt) {
+			to = dataAt
+		}
+		hours = append(hours, dueHour{at, to, closing})
+	}
+	from := open
+	switch {
+	case !since.IsZero():
+		from = since.UTC().Truncate(time.Hour)
+	case len(hours) > 0 && len(hours) <= batchHours && hours[0].final:
+		from = open.Add(-recheck)
+	}
+	var again []dueHour
+	for at := later(from, first); at.Before(open); at = at.Add(time.Hour) {
+		again = append(again, dueHour{at, at.Add(time.Hour), true})
+	}
+	return append(again, hours...)
+}
+
+// final says whether the hour's data is complete: it is over for long enough, and its roll-ups are made or were waited for.
+func final(hour, dataAt time.Time, dirty []time.Time) bool {
+	if hour.Add(time.Hour + settle).After(dataAt) {
+		return false
+	}
+	if hour.Add(patience).Before(dataAt) {
+		return true
+	}
+	return !slices.ContainsFunc(dirty, func(block time.Time) bool { return !block.After(hour) && hour.Before(block.Add(2*time.Hour)) })
+}
+
+// cost closes the hours that are due. Closed hours whose lines did not change are left out.
+func (w *CloseHour) cost(in *store.CostInput, due []dueHour) []store.CostedHour {
+	pricing := newPricing(w.Prices, in.Prices)
+	costed := make([]store.CostedHour, 0, len(due))
+	for _, d := range due {
+		h := ledger.Hour{From: d.from, To: d.to, Usage: in.Usage[d.from]}
+		var prices []store.NodePrice
+		for _, n := range in.Nodes {
+			if !within(n.Life, d) {
+				continue
+			}
+			p := pricing.of(n, d.from, in.Frozen[store.HourKey{Hour: d.from, Node: n.UID}])
+			n.Price, n.Weights = p.Effective, pricing.weights(n.Offering.Cloud)
+			prices = append(prices, p)
+			h.Nodes = append(h.Nodes, n.Node)
+		}
+		for _, p := range in.Pods {
+			if within(p.Held, d) {
+				h.Pods = append(h.Pods, p)
+			}
+		}
+		c := store.CostedHour{Hour: d.from, Statement: ledger.Close(h), Prices: prices}
+		c.ContentHash = contentHash(c.Statement)
+		was := in.Hours[d.from]
+		if was.State == "closed" && slices.Equal(was.ContentHash, c.ContentHash) {
+			continue
+		}
+		if d.final {
+			c.Version = was.Version + 1
+		}
+		costed = append(costed, c)
+	}
+	return costed
+}
+
+func within(life fleet.Interval, d dueHour) bool {
+	return life.From.Before(d.to) && (life.To.IsZero() || life.To.After(d.from))
+}
+
+// contentHash tells two costings of an hour apart by their lines.
+func contentHash(s ledger.Statement) []byte {
+	h := sha256.New()
+	for _, l := range s.Lines {
+		fmt.Fprintf(h, "%s|%s|%s|%s|%s|%s|%s|%d|%.9g|%.9g|%.9g|%.9g\n", l.Node, l.Kind, l.Resource, l.Purchase, l.Owner.Workload, l.Owner.Namespace, l.Owner.Team,
+			l.Amount, l.Quantity, l.Unpriced, l.Measured, l.Used)
+	}
+	fmt.Fprintf(h, "%d|%d", s.NodeSeconds, s.UnpricedNodeSeconds)
+	return h.Sum(nil)
+}
+
+func (w *CloseHour) report(ctx context.Context, tx *store.Tx, cluster fleet.ClusterID, costed []store.CostedHour) {
+	closed, again, conflicts := 0, 0, 0
+	var sum fleet.Money
+	for _, c := range costed {
+		if c.Version > 0 {
+			closed, sum, conflicts = closed+1, sum.Add(c.Statement.NodeCost), conflicts+len(c.Statement.Conflicts)
+		}
+		if c.Version > 1 {
+			again++
+		}
+	}
+	if closed > 0 {
+		w.Log.InfoContext(ctx, "hours closed", "tenant", tx.Tenant, "cluster", cluster, "hours", closed, "restated", again,
+			"from", costed[0].Hour, "amount", sum.String(), "conflicts", conflicts)
+	}
+}
+
+// pricing finds the price of a node's hour: frozen by an earlier costing, set by the tenant, or listed by the catalogue.
+type pricing struct {
+	book   *market.PriceBook
+	own    map[fleet.Offering][]store.TenantPrice // newest first; Zone empty
+	weight map[fleet.Cloud]market.Weights
+}
+
+func newPricing(book *market.PriceBook, own []store.TenantPrice) *pricing {
+	p := &pricing{book: book, own: map[fleet.Offering][]store.TenantPrice{}, weight: map[fleet.Cloud]market.Weights{}}
+	for _, t := range own {
+		key := fleet.Offering{Cloud: t.Cloud, Region: t.Region, InstanceType: t.InstanceType, Purchase: t.Purchase}
+		p.own[key] = append(p.own[key], t)
+	}
+	return p
+}
+
+func (p *pricing) weights(cloud fleet.Cloud) market.Weights {
+	w, ok := p.weight[cloud]
+	if !ok {
+		w = p.book.Weights(cloud)
+		p.weight[cloud] = w
+	}
+	return w
+}
+
+// of prices a node's hour. A frozen price is never changed; an hour that was frozen without one is priced as soon as somebody knows it.
+func (p *pricing) of(n store.CostedNode, hour time.Time, frozen store.FrozenPrice) store.NodePrice {
+	price := store.NodePrice{Node: n.UID, Currency: p.book.Currency()}
+	if frozen.Effective != nil {
+		price.List, price.Effective, price.Source = frozen.List, frozen.Effective, frozen.Source
+		return price
+	}
+	listed := p.book.Price(n.Offering)
+	price.List, price.Effective, price.Source = listed.List, listed.Effective, listed.Source
+	key := n.Offering
+	key.Zone = ""
+	for _, region := range []string{n.Offering.Region, ""} {
+		key.Region = region
+		for _, t := range p.own[key] {
+			if !t.ValidFrom.After(hour) {
+				price.Effective, price.Source = &t.Hour, "tenant "+t.ValidFrom.UTC().Format(time.DateOnly)
+				return price
+			}
+		}
+	}
+	return price
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
