@@ -2,7 +2,6 @@ package replay
 
 import (
 	"sort"
-	"strconv"
 	"time"
 
 	"plimsoll.dev/services/fleet"
@@ -154,35 +153,5 @@ func (w *World) gpuSeries(n *node, i int, p *pod) []Series {
 }
 
 func (w *World) gpuUUID(n *node, i int) string {
-	return "GPU-" + uuid(w.cfg.Seed, forGPU, n.Number<<6|uint64(i))
-}
-
-// GPU tells where a GPU is and which pod holds it.
-type GPU struct {
-	UUID  string `json:"uuid"`
-	Node  string `json:"node"`
-	Index string `json:"index"`
-	Pod   string `json:"pod"` // namespace/name, empty when free
-}
-
-// GPUs lists the GPUs of nodes that are up, in the order of Series.
-func (w *World) GPUs() []GPU {
-	byNumber := map[uint64]*pod{}
-	for _, p := range w.pods {
-		byNumber[p.Number] = p
-	}
-	var out []GPU
-	for _, n := range w.nodes {
-		if n.Phase == fleet.NodeBooting {
-			continue
-		}
-		for i, owner := range n.GPUs {
-			g := GPU{UUID: w.gpuUUID(n, i), Node: n.Name, Index: strconv.Itoa(i)}
-			if p := byNumber[owner]; p != nil {
-				g.Pod = p.load.cfg.Namespace + "/" + p.Name
-			}
-			out = append(out, g)
-		}
-	}
-	return out
+	return "GPU-" + uuid(w.ids, forGPU, n.Number<<6|uint64(i))
 }

@@ -14,6 +14,7 @@ type Loop struct {
 	Tenant     fleet.TenantID
 	Cluster    fleet.ClusterID
 	Mode       fleet.Mode
+	IDs        map[string]fleet.WorkloadID // by key; a workload without one keeps the id of its config
 	Policies   map[fleet.WorkloadID]optimizer.Binding
 	Memory     map[fleet.WorkloadID]optimizer.Memory
 	Generation int64        // of the newest plan that told anything new
@@ -69,9 +70,14 @@ func (l *Loop) snapshot() fleet.Snapshot {
 		window = 5 * time.Minute
 	}
 	states := l.World.States(window)
-	if l.ReplicaHour != nil {
-		for i := range states {
-			states[i].ReplicaHour = l.ReplicaHour(states[i])
+	for i := range states {
+		st := &states[i]
+		st.Workload.Cluster = l.Cluster
+		if id, ok := l.IDs[st.Workload.Key]; ok {
+			st.Workload.ID = id
+		}
+		if l.ReplicaHour != nil {
+			st.ReplicaHour = l.ReplicaHour(*st)
 		}
 	}
 	return fleet.Snapshot{

@@ -50,7 +50,7 @@ func (w *World) addNode(p *poolState, zone string) *node {
 	k := w.nextNode
 	t := p.cfg.Type
 	n := &node{
-		Number: k, UID: uuid(w.cfg.Seed, forNode, k), Zone: zone, Phase: fleet.NodeBooting, PoolName: p.cfg.Name,
+		Number: k, UID: uuid(w.ids, forNode, k), Zone: zone, Phase: fleet.NodeBooting, PoolName: p.cfg.Name,
 		Name:      fmt.Sprintf("ip-10-%d-%d-%d.ec2.internal", 16+k/62_500%200, k/250%250, 4+k%250),
 		StartedMS: w.now, ReadyMS: w.now + fifth(p.cfg.BootSeconds, draw(w.cfg.Seed, forBoot, k, 0)), EmptyMS: w.now,
 		FreeCPU: allocatableCPU(t), FreeMem: allocatableMem(t), GPUs: make([]uint64, t.GPUCount), pool: p,

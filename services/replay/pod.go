@@ -32,7 +32,7 @@ type pod struct {
 func (w *World) addPod(l *workloadState) {
 	w.nextPod++
 	k := w.nextPod
-	p := &pod{Number: k, UID: uuid(w.cfg.Seed, forPod, k), Key: l.cfg.Key, Phase: fleet.PodPending, Reason: "Unschedulable", CreatedMS: w.now, load: l}
+	p := &pod{Number: k, UID: uuid(w.ids, forPod, k), Key: l.cfg.Key, Phase: fleet.PodPending, Reason: "Unschedulable", CreatedMS: w.now, load: l}
 	name := draw(w.cfg.Seed, forName, k, l.index)
 	if l.cfg.Kind == "StatefulSet" {
 		p.Name = fmt.Sprintf("%s-%d", l.cfg.Name, l.freeOrdinal())

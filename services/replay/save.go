@@ -11,6 +11,7 @@ import (
 type saved struct {
 	Version    int
 	Seed       uint64
+	IDs        uint64
 	NowMS      int64
 	Nodes      []*node
 	Pods       []*pod
@@ -38,7 +39,7 @@ const savedVersion = 1
 // Save writes the World down, so that Restore can go on with it exactly where it stood.
 func (w *World) Save() ([]byte, error) {
 	s := saved{
-		Version: savedVersion, Seed: w.cfg.Seed, NowMS: w.now, Nodes: w.nodes, Pods: w.pods, EndedNodes: w.endedNodes, EndedPods: w.endedPods,
+		Version: savedVersion, Seed: w.cfg.Seed, IDs: w.ids, NowMS: w.now, Nodes: w.nodes, Pods: w.pods, EndedNodes: w.endedNodes, EndedPods: w.endedPods,
 		Revision: w.revision, NextNode: w.nextNode, NextPod: w.nextPod, NextEvent: w.nextEvent, Events: w.events, Spent: w.spent,
 		Loads: map[string]*workloadState{},
 	}
@@ -68,6 +69,7 @@ func Restore(cfg Config, doc []byte) (*World, error) {
 	if s.NowMS%StepMillis != 0 || s.NowMS < time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli() {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "saved world: its time %d is not a step", s.NowMS)
 	}
+	w.ids = s.IDs
 	w.now, w.revision, w.nextNode, w.nextPod = s.NowMS, s.Revision, s.NextNode, s.NextPod
 	w.events, w.nextEvent, w.spent = s.Events, s.NextEvent, s.Spent
 	w.nodes, w.pods, w.endedNodes, w.endedPods = s.Nodes, s.Pods, s.EndedNodes, s.EndedPods

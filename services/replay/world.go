@@ -19,6 +19,7 @@ type World struct {
 	// Those that ended within the last hour stay visible to Changes.
 	endedNodes []*node
 	endedPods  []*pod
+	ids        uint64 // what UIDs are made from: two worlds of one seed that began at different times share none
 	revision   int64
 	nextNode   uint64
 	nextPod    uint64
@@ -49,6 +50,7 @@ func NewWorld(cfg Config) (*World, error) {
 		return nil, err
 	}
 	w := emptyWorld(cfg.withDefaults())
+	w.ids = mix(cfg.Seed ^ uint64(w.now))
 	w.furnish()
 	return w, nil
 }
