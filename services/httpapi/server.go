@@ -33,6 +33,8 @@ type Config struct {
 	Dashboard fs.FS
 	// MaxReportBytes bounds one agent message after decompression. Default 4 MiB.
 	MaxReportBytes int
+	// RequestsPerMinute bounds what one principal may ask of the REST API. Default 600.
+	RequestsPerMinute int
 }
 
 // Queue puts work into the job queue in the caller's transaction. jobs implements it.
@@ -97,7 +99,7 @@ func New(cfg Config, deps Deps) *Server {
 	s.router.Handle("/metrics", promhttp.HandlerFor(deps.Registry, promhttp.HandlerOpts{Registry: deps.Registry}))
 	s.mountAgentDoor()
 	s.router.Group(func(r chi.Router) {
-		r.Use(http.NewCrossOriginProtection().Handler, s.session.load, s.identify)
+		r.Use(s.crossOrigin(), s.session.load, s.identify, s.limit())
 		r.Get("/api/v1/events", s.events)
 		s.api = humachi.New(r, apiConfig(cfg.Version))
 		s.register()

@@ -24,7 +24,7 @@ type AuditEntry struct {
 	At       time.Time
 	Actor    string // user:<id>, key:<id>, agent:<cluster>, system
 	Action   string // "cluster.create"
-	Object   string // "cluster/<id>"
+	Object   string // "cluster:<id>"
 	Detail   map[string]string
 	PrevHash []byte
 	Hash     []byte

@@ -191,3 +191,12 @@ UPDATE cluster SET mode = coalesce(@mode, mode), frozen = coalesce(@frozen, froz
 	}
 	return oldMode, oldFrozen, nil
 }
+
+// ClusterExists is not_found for a cluster that this tenant does not have.
+func ClusterExists(ctx context.Context, tx *Tx, id fleet.ClusterID) error {
+	var one int
+	if err := tx.pgx.QueryRow(ctx, "SELECT 1 FROM cluster WHERE tenant_id = $1 AND id = $2", tx.Tenant, id).Scan(&one); err != nil {
+		return notFound(err, "cluster")
+	}
+	return nil
+}

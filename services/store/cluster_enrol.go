@@ -84,7 +84,7 @@ FROM enrolment_token WHERE tenant_id = $1 AND id = $2 FOR UPDATE`, tx.Tenant, id
 	if err != nil {
 		return "", fmt.Errorf("use enrolment token: %w", err)
 	}
-	err = Audit(ctx, tx, "agent:"+string(t.Cluster), "agent.enrol", "cluster/"+string(t.Cluster), map[string]string{"token": id, "install_id": installID})
+	err = Audit(ctx, tx, "agent:"+string(t.Cluster), "agent.enrol", "cluster:"+string(t.Cluster), map[string]string{"token": id, "install_id": installID})
 	return t.Cluster, err
 }
 

@@ -78,7 +78,7 @@ func (db *DB) CreateTenant(ctx context.Context, n NewTenant) (Tenant, User, erro
 		if owner, err = AddMember(ctx, tx, n.Owner, "owner"); err != nil {
 			return err
 		}
-		return Audit(ctx, tx, "system", "tenant.create", "tenant/"+string(t.ID), map[string]string{"name": t.Name, "owner": owner.Email})
+		return Audit(ctx, tx, "system", "tenant.create", "tenant:"+string(t.ID), map[string]string{"name": t.Name, "owner": owner.Email})
 	})
 	return t, owner, err
 }
