@@ -37,7 +37,7 @@ caBundle: {existingConfigMap: corp-ca}
 controller: {podDisruptionBudget: {enabled: true}, podLabels: {a: b}, podAnnotations: {c: d}, extraEnv: [{name: HTTPS_PROXY, value: "http://proxy:3128"}]}
 gpu: {enabled: true, runtimeClassName: nvidia, dcgm: {mode: %s}}
 metrics: {podMonitor: {enabled: true}, prometheusRule: {enabled: true}}
-sources: {podMetrics: [{selector: app=vllm, port: 8000, path: /metrics, mapping: {queue_length: "vllm:num_requests_waiting"}}]}
+sources: {podMetrics: [{selector: app=vllm, port: 8000, preset: vllm}, {annotation: plimsoll.dev/scrape=true, preset: vllm}]}
 `
 	for _, mode := range modes {
 		for _, scope := range []string{"cluster", "namespaced"} {
@@ -186,6 +186,7 @@ type agentConfig struct {
 	Namespaces                                                       struct{ Include, Exclude []string }
 	Intervals                                                        struct{ SampleSeconds, FrameSeconds, InventoryResyncSeconds int }
 	Spool                                                            struct{ MaxBytes int64 }
+	Uplink                                                           struct{ Transport string }
 	Limits                                                           struct {
 		MaxReplicas, MaxReplicasPerWorkload, MaxActionsPerMinute int
 		Freeze                                                   bool
@@ -193,9 +194,9 @@ type agentConfig struct {
 	Sources struct {
 		Kubernetes struct{ Enabled, MetricsAPI bool }
 		PodMetrics []struct {
-			Namespace, Selector, Annotation, Path string
-			Port                                  int
-			Mapping                               map[string]string
+			Namespace, Selector, Annotation, Path, Preset string
+			Port                                          int
+			Mapping                                       map[string]string
 		}
 		DCGMExporter []struct{ URL string } `json:"dcgmExporter"`
 		DCGM         struct{ Mode, Address string }
@@ -219,6 +220,7 @@ func configOf(t *testing.T, r release, name string) (c agentConfig) {
 func TestConfigurationFollowsValues(t *testing.T) {
 	t.Parallel()
 	r := render(t, "plimsoll-agent", fmt.Sprintf(agentValues, "enforce")+`
+transport: push
 state: {spoolMaxBytes: 104857600}
 limits: {maxReplicas: 40, freeze: true}
 intervals: {sampleSeconds: 5}
@@ -233,6 +235,7 @@ sources: {podMetrics: [{selector: app=vllm, port: 8000, path: /metrics, mapping:
 	}
 	for name, ok := range map[string]bool{
 		"endpoint":   c.Endpoint == "https://plimsoll.example.com",
+		"transport":  c.Uplink.Transport == "push",
 		"mode":       c.Mode == "enforce" && c.ClusterName == "prod",
 		"spool":      c.Spool.MaxBytes == 104857600,
 		"limits":     c.Limits.MaxReplicas == 40 && c.Limits.Freeze && c.Limits.MaxReplicasPerWorkload == 100 && c.Limits.MaxActionsPerMinute == 30,
@@ -456,7 +459,9 @@ func TestAgentSchemaRefuses(t *testing.T) {
 		"a signal source without a port":      fmt.Sprintf(agentValues, "observe") + "sources: {podMetrics: [{selector: a=b, mapping: {queue_length: r}}]}",
 		"a signal source without a mapping":   fmt.Sprintf(agentValues, "observe") + "sources: {podMetrics: [{selector: a=b, port: 1}]}",
 		"a signal source that picks no pods":  fmt.Sprintf(agentValues, "observe") + "sources: {podMetrics: [{port: 1, mapping: {queue_length: r}}]}",
-		"a signal nobody knows":               fmt.Sprintf(agentValues, "observe") + "sources: {podMetrics: [{selector: a=b, port: 1, mapping: {q: r}}]}",
+		"a signal that cannot be one":         fmt.Sprintf(agentValues, "observe") + "sources: {podMetrics: [{selector: a=b, port: 1, mapping: {Queue-Length: r}}]}",
+		"an unknown preset":                   fmt.Sprintf(agentValues, "observe") + "sources: {podMetrics: [{selector: a=b, port: 1, preset: tgi}]}",
+		"an unknown transport":                fmt.Sprintf(agentValues, "observe") + "transport: smoke-signals",
 		"a port out of range":                 fmt.Sprintf(agentValues, "observe") + "metrics: {port: 70000}",
 		"a digest that is none":               fmt.Sprintf(agentValues, "observe") + "image: {digest: latest}",
 		"a spool too small to be one":         fmt.Sprintf(agentValues, "observe") + "state: {spoolMaxBytes: 1}",

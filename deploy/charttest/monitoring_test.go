@@ -2,6 +2,7 @@ package charttest
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -9,10 +10,11 @@ import (
 	"testing"
 
 	"github.com/VictoriaMetrics/metricsql"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// served are the service's metrics and the labels each may be asked for.
+// served are the metrics of service and agent, and the labels each may be asked for.
 var served = map[string][]string{
 	"plimsoll_httpapi_request_duration_seconds": {"route", "method", "status", "le"},
 	"plimsoll_ingest_reports_total":             {"outcome"},
@@ -20,7 +22,9 @@ var served = map[string][]string{
 	"plimsoll_jobs_run_seconds":                 {"kind", "outcome", "le"},
 	"plimsoll_plan_decide_seconds":              {"le"},
 	"plimsoll_clusters_connected":               {},
-	"up":                                        {"job"},
+	"plimsoll_uplink_connected":                 {"namespace", "pod"},
+	"plimsoll_spool_dropped_total":              {"namespace", "kind"},
+	"up":                                        {"job", "namespace", "container"},
 }
 
 var histogramSuffix = regexp.MustCompile(`_seconds_(bucket|count|sum)$`)
@@ -114,6 +118,27 @@ func TestAlertRules(t *testing.T) {
 	}
 }
 
+func TestAgentAlertRules(t *testing.T) {
+	t.Parallel()
+	r := render(t, "plimsoll-agent", fmt.Sprintf(agentValues, "observe")+"metrics: {prometheusRule: {enabled: true}}")
+	for _, u := range all[*unstructured.Unstructured](r) {
+		groups, _, err := unstructured.NestedSlice(u.Object, "spec", "groups")
+		if err != nil || len(groups) != 1 {
+			t.Fatalf("%d groups, %v", len(groups), err)
+		}
+		rules, _, err := unstructured.NestedSlice(groups[0].(map[string]any), "rules")
+		if err != nil || len(rules) == 0 {
+			t.Fatalf("%d rules, %v", len(rules), err)
+		}
+		for _, rule := range rules {
+			rule := rule.(map[string]any)
+			checkQuery(t, fmt.Sprint(rule["alert"]), fmt.Sprint(rule["expr"]))
+		}
+		return
+	}
+	t.Error("no PrometheusRule")
+}
+
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	b, err := os.ReadFile("../grafana/plimsoll-service.json")
@@ -150,7 +175,8 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 	for name := range served {
-		if name != "up" && !shown[name] {
+		ofAgent := strings.HasPrefix(name, "plimsoll_uplink") || strings.HasPrefix(name, "plimsoll_spool")
+		if name != "up" && !ofAgent && !shown[name] {
 			t.Errorf("no panel shows %s", name)
 		}
 	}

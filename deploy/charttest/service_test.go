@@ -66,7 +66,7 @@ func TestOnlyTheMigrationHoldsTheOwnersURL(t *testing.T) {
 		t.Errorf("commands %v", args)
 	}
 	job := one[*batchv1.Job](t, r)
-	if got, want := secretKeys(job.Spec.Template.Spec), []string{"PLIMSOLL_DATABASE_URL", "PLIMSOLL_MIGRATE_DATABASE_URL"}; !slices.Equal(got, want) {
+	if got, want := secretKeys(job.Spec.Template.Spec), []string{"PLIMSOLL_MIGRATE_DATABASE_URL"}; !slices.Equal(got, want) {
 		t.Errorf("migrate: %v, want %v", got, want)
 	}
 	if broken := restricted(job.Spec.Template.Spec); broken != nil {

@@ -38,12 +38,23 @@ func installAgent(t *testing.T, c *cluster, config, token string) *agent {
 		m["tokenFile"] = filepath.Join(a.dir, "token")
 		m["stateDir"] = filepath.Join(a.dir, "state")
 		m["metricsAddress"] = a.metrics
+		m["sources"].(map[string]any)["kubernetes"].(map[string]any)["kubeconfig"] = a.kubeconfig
 	})
 	return a
 }
 
-// configure edits the configuration; the result is JSON, which is YAML.
-func (a *agent) configure(t *testing.T, config string, edit func(map[string]any)) {
+// edit changes the configuration; the agent reads it at its next start.
+func (a *agent) edit(t *testing.T, change func(map[string]any)) {
+	t.Helper()
+	config, err := os.ReadFile(filepath.Join(a.dir, "agent.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.configure(t, string(config), change)
+}
+
+// configure writes the changed configuration; the result is JSON, which is YAML.
+func (a *agent) configure(t *testing.T, config string, change func(map[string]any)) {
 	t.Helper()
 	asJSON, err := sigsyaml.YAMLToJSON([]byte(config))
 	if err != nil {
@@ -55,7 +66,7 @@ func (a *agent) configure(t *testing.T, config string, edit func(map[string]any)
 	if err := d.Decode(&m); err != nil {
 		t.Fatal(err)
 	}
-	edit(m)
+	change(m)
 	out, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +87,7 @@ func (a *agent) start(t *testing.T) {
 	a.starts++
 	a.running = start(t, fmt.Sprintf("agent-%d", a.starts),
 		exec.Command(agentBin, "--config", filepath.Join(a.dir, "agent.yaml"), "--role", "controller"),
-		"KUBECONFIG="+a.kubeconfig, "POD_NAME=plimsoll-agent-0")
+		"POD_NAME=plimsoll-agent-0")
 	within(t, time.Minute, "agent ready", func() (bool, string) {
 		if !a.running.alive() {
 			t.Fatal(a.running.tail())

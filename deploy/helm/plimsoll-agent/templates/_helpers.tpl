@@ -46,6 +46,8 @@ tokenFile: /var/run/secrets/plimsoll/{{ .Values.enrolment.key }}
 stateDir: /var/lib/plimsoll
 clusterName: {{ .Values.clusterName }}
 mode: {{ .Values.mode }}
+uplink:
+  transport: {{ .Values.transport }}
 metricsAddress: ":{{ .Values.metrics.port }}"
 namespaces:
   {{- toYaml .Values.namespaces | nindent 2 }}
