@@ -31,7 +31,7 @@ func (CloseHourArgs) Kind() string { return "close_hour" }
 
 // InsertOpts implements river.JobArgsWithInsertOpts: one job per cluster waits or runs at a time.
 func (CloseHourArgs) InsertOpts() river.InsertOpts {
-	return river.InsertOpts{UniqueOpts: river.UniqueOpts{ByArgs: true, ByState: waiting}, MaxAttempts: 10}
+	return river.InsertOpts{Queue: queueBulk, UniqueOpts: river.UniqueOpts{ByArgs: true, ByState: waiting}, MaxAttempts: 10}
 }
 
 // CloseHour costs the hours of clusters: inventory and usage times prices through the ledger.

@@ -27,7 +27,7 @@ func (DeliverArgs) Kind() string { return "deliver" }
 
 // InsertOpts implements river.JobArgsWithInsertOpts: with River's backoff of attempt^4 seconds, ten attempts take about seven hours.
 func (DeliverArgs) InsertOpts() river.InsertOpts {
-	return river.InsertOpts{UniqueOpts: river.UniqueOpts{ByArgs: true, ByState: waiting}, MaxAttempts: 10}
+	return river.InsertOpts{Queue: queueDeliver, UniqueOpts: river.UniqueOpts{ByArgs: true, ByState: waiting}, MaxAttempts: 10}
 }
 
 // Opener opens sealed secrets; auth.Sealer is one.

@@ -18,12 +18,17 @@ import (
 
 // PlanArgs asks for a decision on one cluster.
 type PlanArgs struct {
-	Tenant  fleet.TenantID  `json:"tenant" river:"unique"`
-	Cluster fleet.ClusterID `json:"cluster" river:"unique"`
+	Tenant  fleet.TenantID  `json:"tenant"`
+	Cluster fleet.ClusterID `json:"cluster"`
 }
 
 // Kind implements river.JobArgs.
 func (PlanArgs) Kind() string { return "plan" }
+
+// InsertOpts implements river.JobArgsWithInsertOpts. A plan that failed is tried a few times only: the next report asks again.
+func (PlanArgs) InsertOpts() river.InsertOpts {
+	return river.InsertOpts{Queue: queuePlan, MaxAttempts: 3}
+}
 
 // PlanWorker makes plans: lock the cluster, load what is known, decide, check, save, tell the agent, and complete the job, all in
 // one transaction.

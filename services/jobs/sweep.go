@@ -1,0 +1,103 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river"
+
+	"plimsoll.dev/services/fleet"
+	"plimsoll.dev/services/store"
+)
+
+// SweepArgs looks over all clusters for work that no event asked for.
+type SweepArgs struct{}
+
+// Kind implements river.JobArgs.
+func (SweepArgs) Kind() string { return "sweep" }
+
+// InsertOpts implements river.JobArgsWithInsertOpts: one sweep waits or runs at a time.
+func (SweepArgs) InsertOpts() river.InsertOpts {
+	return river.InsertOpts{UniqueOpts: river.UniqueOpts{ByArgs: true, ByState: waiting}, MaxAttempts: 1}
+}
+
+// Sweep asks for costing of every cluster with news, ends what expired, and opens and resolves alerts about silent agents.
+type Sweep struct {
+	river.WorkerDefaults[SweepArgs]
+	DB  *store.DB
+	Log *slog.Logger
+}
+
+// Timeout of one sweep over all tenants.
+func (*Sweep) Timeout(*river.Job[SweepArgs]) time.Duration { return 5 * time.Minute }
+
+// Work implements river.Worker. One tenant's trouble does not keep the others from being swept.
+func (w *Sweep) Work(ctx context.Context, _ *river.Job[SweepArgs]) error {
+	var tenants []fleet.TenantID
+	err := w.DB.Global(ctx, func(tx *store.Tx) (err error) {
+		tenants, err = store.TenantIDs(ctx, tx)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("list tenants: %w", err)
+	}
+	failed := 0
+	for _, t := range tenants {
+		if err := w.DB.Tenant(ctx, t, func(tx *store.Tx) error { return w.tenant(ctx, tx) }); err != nil {
+			failed++
+			w.Log.ErrorContext(ctx, "sweep failed", "tenant", t, "error", err)
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d tenants could not be swept", failed, len(tenants))
+	}
+	return nil
+}
+
+func (w *Sweep) tenant(ctx context.Context, tx *store.Tx) error {
+	client := river.ClientFromContext[pgx.Tx](ctx)
+	for after := ""; ; {
+		clusters, err := store.Clusters(ctx, tx, after, 500)
+		if err != nil {
+			return err
+		}
+		for _, c := range clusters {
+			after = c.Name
+			if c.DataAt == nil {
+				continue
+			}
+			if err := w.cluster(ctx, tx, client, c); err != nil {
+				return err
+			}
+		}
+		if len(clusters) < 500 {
+			return nil
+		}
+	}
+}
+
+// silentAfter is how long after its last report an agent is alerted about, by our clock.
+const silentAfter = 5 * time.Minute
+
+func (w *Sweep) cluster(ctx context.Context, tx *store.Tx, client *river.Client[pgx.Tx], c store.Cluster) error {
+	if _, err := client.InsertTx(ctx, tx.PGX(), CloseHourArgs{Tenant: tx.Tenant, Cluster: c.ID}, nil); err != nil {
+		return fmt.Errorf("enqueue costing: %w", err)
+	}
+	subject := "cluster/" + string(c.ID)
+	var alert store.Alert
+	var changed bool
+	var err error
+	if c.LastSeenAt != nil && tx.Now.Sub(*c.LastSeenAt) > silentAfter {
+		alert, changed, err = store.OpenAlert(ctx, tx, "agent_offline", subject, store.SeverityWarning, *c.DataAt,
+			map[string]any{"cluster": c.Name, "last_seen_at": c.LastSeenAt})
+	} else {
+		alert, changed, err = store.ResolveAlert(ctx, tx, "agent_offline", subject, *c.DataAt)
+	}
+	if err != nil || !changed {
+		return err
+	}
+	return store.Notify(ctx, tx, store.EventAlert, c.ID, alert.ID)
+}
