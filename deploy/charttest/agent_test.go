@@ -265,17 +265,33 @@ func TestChangedConfigurationRestartsThePod(t *testing.T) {
 	}
 }
 
-func TestEnrolmentSecretOfYourOwn(t *testing.T) {
+// TestEveryPodCarriesTheInstallID: without it the second pod's enrolment is
+// refused, because a token belongs to the installation that used it first.
+func TestEveryPodCarriesTheInstallID(t *testing.T) {
 	t.Parallel()
-	r := render(t, "plimsoll-agent", fmt.Sprintf(agentValues, "observe")+"enrolment: {existingSecret: sealed, key: tok}")
-	if n := len(all[*corev1.Secret](r)); n != 0 {
-		t.Errorf("%d secrets made beside the given one", n)
-	}
-	if c := configOf(t, r, "lab-plimsoll-agent"); !strings.HasSuffix(c.TokenFile, "/tok") {
-		t.Errorf("token file %q", c.TokenFile)
-	}
-	if v := volume(t, one[*appsv1.Deployment](t, r).Spec.Template.Spec, "enrolment"); v.Secret.SecretName != "sealed" {
-		t.Errorf("secret %q", v.Secret.SecretName)
+	for values, secret := range map[string]string{
+		"": "lab-plimsoll-agent-enrolment", "enrolment: {existingSecret: sealed}": "sealed",
+	} {
+		r := render(t, "plimsoll-agent", fmt.Sprintf(agentValues, "observe")+"gpu: {enabled: true}\n"+values)
+		made := all[*corev1.Secret](r)
+		if want := map[bool]int{true: 1}[values == ""]; len(made) != want {
+			t.Errorf("%q: %d secrets made, want %d", values, len(made), want)
+		}
+		for _, s := range made {
+			if len(s.StringData["install-id"]) != 32 {
+				t.Errorf("install id %q", s.StringData["install-id"])
+			}
+		}
+		for _, pod := range []corev1.PodSpec{one[*appsv1.Deployment](t, r).Spec.Template.Spec, one[*appsv1.DaemonSet](t, r).Spec.Template.Spec} {
+			if got := volume(t, pod, "enrolment").Secret.SecretName; got != secret {
+				t.Errorf("%q: secret %q, want %q", values, got, secret)
+			}
+			if !slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
+				return m.Name == "enrolment" && m.MountPath == "/var/lib/plimsoll/install_id" && m.SubPath == "install-id"
+			}) {
+				t.Errorf("%q: no install id in %v", values, pod.Containers[0].VolumeMounts)
+			}
+		}
 	}
 }
 

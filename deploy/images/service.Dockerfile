@@ -23,14 +23,13 @@ COPY services/go.mod services/go.sum services/
 RUN cd services && go mod download
 COPY migrations migrations
 COPY services services
+COPY --from=web /src/web/dist services/cmd/plimsoll/dashboard
 RUN cd services && CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o /out/plimsoll ./cmd/plimsoll
 
 FROM scratch
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /usr/share/zoneinfo /usr/share/zoneinfo
 COPY --from=build /out/plimsoll /plimsoll
-COPY --from=web /src/web/dist /web
-ENV PLIMSOLL_WEB_DIR=/web
 USER 65532:65532
 EXPOSE 8080
 ENTRYPOINT ["/plimsoll"]

@@ -35,14 +35,14 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
-{{- define "agent.tokenSecret" -}}
+{{- define "agent.secret" -}}
 {{ .Values.enrolment.existingSecret | default (printf "%s-enrolment" (include "agent.name" .)) }}
 {{- end -}}
 
 {{- /* The part of the configuration that both roles read alike. */ -}}
 {{- define "agent.config.common" -}}
 endpoint: {{ .Values.endpoint }}
-tokenFile: /var/run/secrets/plimsoll/{{ .Values.enrolment.key }}
+tokenFile: /var/run/secrets/plimsoll/token
 stateDir: /var/lib/plimsoll
 clusterName: {{ .Values.clusterName }}
 mode: {{ .Values.mode }}
@@ -88,15 +88,15 @@ readinessProbe:
 - {name: config, mountPath: /etc/plimsoll, readOnly: true}
 - {name: enrolment, mountPath: /var/run/secrets/plimsoll, readOnly: true}
 - {name: state, mountPath: /var/lib/plimsoll}
+- {name: enrolment, mountPath: /var/lib/plimsoll/install_id, subPath: install-id, readOnly: true}
 {{- if .Values.caBundle.existingConfigMap }}
 - {name: ca, mountPath: /etc/plimsoll-ca, readOnly: true}
 {{- end }}
 {{- end -}}
 
-{{- /* The token is optional: an agent that has its identity needs it no more. */ -}}
 {{- define "agent.secretVolumes" -}}
 - name: enrolment
-  secret: {secretName: {{ include "agent.tokenSecret" . }}, optional: true, defaultMode: 0440}
+  secret: {secretName: {{ include "agent.secret" . }}, defaultMode: 0440}
 {{- if .Values.caBundle.existingConfigMap }}
 - name: ca
   configMap: {name: {{ .Values.caBundle.existingConfigMap }}}
