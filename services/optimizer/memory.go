@@ -82,7 +82,7 @@ func (g *deciding) recommend() {
 			out = append(out, r)
 		}
 	}
-	if m.LastAt == nil && len(old) == 0 {
+	if m.LastAt == nil && len(old) == 0 && horizon > 0 {
 		out = append(out, Recommendation{At: now, Needed: g.d.From})
 	}
 	m.Recommendations = matter(append(out, Recommendation{At: now, Needed: needed}), p.Up.StabilisationSeconds > 0)
