@@ -269,25 +269,25 @@ func TestChangedConfigurationRestartsThePod(t *testing.T) {
 // refused, because a token belongs to the installation that used it first.
 func TestEveryPodCarriesTheInstallID(t *testing.T) {
 	t.Parallel()
-	for values, secret := range map[string]string{
-		"": "lab-plimsoll-agent-enrolment", "enrolment: {existingSecret: sealed}": "sealed",
+	for values, tokenIn := range map[string]string{
+		"":                                    "lab-plimsoll-agent-enrolment",
+		"enrolment: {existingSecret: sealed}": "sealed",
+		"enrolment: {installID: " + strings.Repeat("a", 32) + "}": "lab-plimsoll-agent-enrolment",
 	} {
 		r := render(t, "plimsoll-agent", fmt.Sprintf(agentValues, "observe")+"gpu: {enabled: true}\n"+values)
-		made := all[*corev1.Secret](r)
-		if want := map[bool]int{true: 1}[values == ""]; len(made) != want {
-			t.Errorf("%q: %d secrets made, want %d", values, len(made), want)
+		made := one[*corev1.Secret](t, r).StringData
+		if id := made["install-id"]; len(id) != 32 || strings.Contains(values, "installID") && id != strings.Repeat("a", 32) {
+			t.Errorf("%q: install id %q", values, id)
 		}
-		for _, s := range made {
-			if len(s.StringData["install-id"]) != 32 {
-				t.Errorf("install id %q", s.StringData["install-id"])
-			}
+		if _, copied := made["token"]; copied && tokenIn == "sealed" {
+			t.Errorf("%q: the token is copied beside the given Secret", values)
 		}
 		for _, pod := range []corev1.PodSpec{one[*appsv1.Deployment](t, r).Spec.Template.Spec, one[*appsv1.DaemonSet](t, r).Spec.Template.Spec} {
-			if got := volume(t, pod, "enrolment").Secret.SecretName; got != secret {
-				t.Errorf("%q: secret %q, want %q", values, got, secret)
+			if got := volume(t, pod, "enrolment").Secret.SecretName; got != tokenIn {
+				t.Errorf("%q: token in %q, want %q", values, got, tokenIn)
 			}
 			if !slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
-				return m.Name == "enrolment" && m.MountPath == "/var/lib/plimsoll/install_id" && m.SubPath == "install-id"
+				return m.Name == "install" && m.MountPath == "/var/lib/plimsoll/install_id" && m.SubPath == "install-id"
 			}) {
 				t.Errorf("%q: no install id in %v", values, pod.Containers[0].VolumeMounts)
 			}

@@ -35,8 +35,8 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
-{{- define "agent.secret" -}}
-{{ .Values.enrolment.existingSecret | default (printf "%s-enrolment" (include "agent.name" .)) }}
+{{- define "agent.installSecret" -}}
+{{ include "agent.name" . }}-enrolment
 {{- end -}}
 
 {{- /* The part of the configuration that both roles read alike. */ -}}
@@ -88,15 +88,24 @@ readinessProbe:
 - {name: config, mountPath: /etc/plimsoll, readOnly: true}
 - {name: enrolment, mountPath: /var/run/secrets/plimsoll, readOnly: true}
 - {name: state, mountPath: /var/lib/plimsoll}
-- {name: enrolment, mountPath: /var/lib/plimsoll/install_id, subPath: install-id, readOnly: true}
+- {name: install, mountPath: /var/lib/plimsoll/install_id, subPath: install-id, readOnly: true}
 {{- if .Values.caBundle.existingConfigMap }}
 - {name: ca, mountPath: /etc/plimsoll-ca, readOnly: true}
 {{- end }}
 {{- end -}}
 
 {{- define "agent.secretVolumes" -}}
-- name: enrolment
-  secret: {secretName: {{ include "agent.secret" . }}, defaultMode: 0440}
+- name: install
+  secret:
+    secretName: {{ include "agent.installSecret" . }}
+    defaultMode: 0440
+    items: [{key: install-id, path: install-id}]
+- name: enrolment # optional: an agent that has its identity needs no token
+  secret:
+    secretName: {{ .Values.enrolment.existingSecret | default (include "agent.installSecret" .) }}
+    defaultMode: 0440
+    optional: true
+    items: [{key: token, path: token}]
 {{- if .Values.caBundle.existingConfigMap }}
 - name: ca
   configMap: {name: {{ .Values.caBundle.existingConfigMap }}}
