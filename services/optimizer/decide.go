@@ -31,7 +31,9 @@ func Decide(in Input) (Plan, error) {
 		Cluster: s.Cluster, At: s.Now, Generation: s.Generation + 1, Parent: s.Parent, Mode: s.Mode,
 		Memory: make(map[fleet.WorkloadID]Memory, len(in.Policies)),
 	}
+	plan.Decisions = make([]Decision, 0, min(len(in.Policies), len(order)))
 	ttl := 0
+	g := new(deciding)
 	for _, i := range order {
 		w := &s.Workloads[i]
 		b, ok := in.Policies[w.Workload.ID]
@@ -39,7 +41,7 @@ func Decide(in Input) (Plan, error) {
 			continue
 		}
 		p := b.Policy.WithDefaults()
-		d, m := decideOne(&s, w, &p, b.Version, in.Memory[w.Workload.ID])
+		d, m := g.decide(&s, w, &p, b.Version, in.Memory[w.Workload.ID])
 		plan.Decisions = append(plan.Decisions, d)
 		plan.Memory[w.Workload.ID] = m
 		if p.PlanTTLSeconds > 0 && (ttl == 0 || p.PlanTTLSeconds < ttl) {

@@ -29,13 +29,13 @@ type deciding struct {
 	load  float64 // replicas that would be just full by the rule with the largest need; 0: not known
 }
 
-// decideOne decides on one workload. p has its defaults.
-func decideOne(snap *fleet.Snapshot, w *fleet.WorkloadState, p *Policy, version int, m Memory) (Decision, Memory) {
-	g := deciding{snap: snap, state: w, policy: p, memory: m}
+// decide decides on one workload. p has its defaults. g is only a place to work in: nothing of what was in it counts.
+func (g *deciding) decide(snap *fleet.Snapshot, w *fleet.WorkloadState, p *Policy, version int, m Memory) (Decision, Memory) {
+	*g = deciding{snap: snap, state: w, policy: p, memory: m}
 	g.d = Decision{
 		At: snap.Now, Workload: w.Workload.ID, Key: w.Workload.Key, From: w.Replicas, Ready: w.Ready, Needed: w.Replicas,
 		Min: p.Min, Max: p.Max, Mode: fleet.Stricter(snap.Mode, p.Mode), Policy: version,
-		Reasons: make([]Reason, 0, 6), Inputs: []SignalInput{}, Alternatives: []Alternative{},
+		Reasons: make([]Reason, 0, 6), Inputs: make([]SignalInput, 0, 6), Alternatives: []Alternative{},
 	}
 	g.count = w.Replicas
 	if code, ok := g.decidable(); !ok {
@@ -140,13 +140,14 @@ func (g *deciding) read(name fleet.SignalName) *reading {
 		}
 	}
 	confirmed := g.queued || name == fleet.SignalQueueLength || name == fleet.SignalQueueAge
-	r := read(g.state.Signal(name), g.snap.Now, seconds(g.policy.MaxSignalAgeSeconds), g.policy.Filter, perPodSignal(name), confirmed)
-	if g.nRead == len(g.readings) { // more signals than any sane policy has: read, not kept
-		return &r
+	r := &g.readings[g.nRead%len(g.readings)]
+	if g.nRead < len(g.readings) {
+		g.nRead++
+	} else { // more signals than any sane policy has: read, not kept
+		r = new(reading)
 	}
-	g.readings[g.nRead] = r
-	g.nRead++
-	return &g.readings[g.nRead-1]
+	*r = read(g.state.Signal(name), g.snap.Now, seconds(g.policy.MaxSignalAgeSeconds), g.policy.Filter, perPodSignal(name), confirmed)
+	return r
 }
 
 // input lists a signal that a rule looked at; needed is nil when it asked for nothing by itself.
