@@ -33,7 +33,11 @@ func installAgent(t *testing.T, c *cluster, config, token string) *agent {
 		kubeconfig: c.kubeconfigFor(t, agentNamespace, "plimsoll-agent"),
 		metrics:    fmt.Sprintf("127.0.0.1:%d", freePort(t)),
 	}
+	if err := os.Mkdir(filepath.Join(a.dir, "state"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	a.write(t, "token", []byte(token))
+	a.write(t, "state/install_id", []byte("0123456789abcdef0123456789abcdef")) // mounted by the chart
 	a.configure(t, config, func(m map[string]any) {
 		m["tokenFile"] = filepath.Join(a.dir, "token")
 		m["stateDir"] = filepath.Join(a.dir, "state")
@@ -78,6 +82,24 @@ func (a *agent) write(t *testing.T, name string, content []byte) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(a.dir, name), content, 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// loseDisk ends the agent and leaves what a new pod would find: the files that
+// the chart mounts.
+func (a *agent) loseDisk(t *testing.T) {
+	t.Helper()
+	a.running.kill()
+	state, err := os.ReadDir(filepath.Join(a.dir, "state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range state {
+		if f.Name() != "install_id" {
+			if err := os.RemoveAll(filepath.Join(a.dir, "state", f.Name())); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 

@@ -16,37 +16,22 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// database is a fresh database with the two roles that a real installation has.
-type database struct {
-	ownerURL   string // owns the schema
-	serviceURL string // the service's role: member of plimsoll_service, owns nothing
-}
-
-// newDatabase uses the server of DATABASE_URL (a superuser's), or starts one.
-func newDatabase(t *testing.T) database {
+// newDatabase returns two URLs of a fresh database: of the schema's owner, and
+// of the service's role, which owns nothing.
+func newDatabase(t *testing.T) (owner, service string) {
 	t.Helper()
-	admin := os.Getenv("DATABASE_URL")
-	if admin == "" {
-		admin = startPostgres(t)
-	}
-	name := fmt.Sprintf("e2e_kube_%d", os.Getpid())
-	sql(t, admin, "CREATE DATABASE "+name)
-	if os.Getenv("DATABASE_URL") != "" {
-		t.Cleanup(func() { sql(t, admin, "DROP DATABASE "+name+" WITH (FORCE)") })
-	}
-	sql(t, admin, `DO $$ BEGIN
-		CREATE ROLE plimsoll_service NOLOGIN NOSUPERUSER NOBYPASSRLS; EXCEPTION WHEN duplicate_object THEN NULL; END $$`)
-	sql(t, admin, `DO $$ BEGIN
-		CREATE ROLE plimsoll_e2e LOGIN PASSWORD 'e2e' IN ROLE plimsoll_service; EXCEPTION WHEN duplicate_object THEN NULL; END $$`)
+	admin := startPostgres(t)
+	sql(t, admin, "CREATE DATABASE plimsoll")
+	sql(t, admin, "CREATE ROLE plimsoll_service NOLOGIN NOSUPERUSER NOBYPASSRLS")
+	sql(t, admin, "CREATE ROLE plimsoll_app LOGIN PASSWORD 'e2e' IN ROLE plimsoll_service")
 	u, err := url.Parse(admin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	u.Path = "/" + name
-	d := database{ownerURL: u.String()}
-	u.User = url.UserPassword("plimsoll_e2e", "e2e")
-	d.serviceURL = u.String()
-	return d
+	u.Path = "/plimsoll"
+	owner = u.String()
+	u.User = url.UserPassword("plimsoll_app", "e2e")
+	return owner, u.String()
 }
 
 // startPostgres runs a throw-away server and returns its superuser's URL.
@@ -94,7 +79,7 @@ func startPostgres(t *testing.T) string {
 
 func postgresBin(t *testing.T) string {
 	t.Helper()
-	var candidates []string
+	candidates := []string{os.Getenv("PLIMSOLL_PG_BINDIR")}
 	if initdb, err := exec.LookPath("initdb"); err == nil {
 		candidates = append(candidates, filepath.Dir(initdb))
 	}
@@ -107,7 +92,7 @@ func postgresBin(t *testing.T) string {
 			return dir
 		}
 	}
-	t.Fatal("no Postgres: set DATABASE_URL to a superuser's, or install postgresql")
+	t.Fatal("no Postgres: install postgresql, or set PLIMSOLL_PG_BINDIR")
 	return ""
 }
 
@@ -120,7 +105,7 @@ func unprivileged(t *testing.T) *syscall.Credential {
 			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 		}
 	}
-	t.Fatal("neither user postgres nor nobody: run as an unprivileged user, or set DATABASE_URL")
+	t.Fatal("neither user postgres nor nobody: run as an unprivileged user")
 	return nil
 }
 

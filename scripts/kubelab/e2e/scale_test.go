@@ -48,10 +48,7 @@ func TestAgent(t *testing.T) {
 		{"scales up to the need", func(t *testing.T) {
 			l.set(60, 10)
 			c.waitReplicas(t, patience, 6)
-			d := s.decision(t, "scale_up", 6)
-			if d.State != "applied" || len(d.Reasons) == 0 {
-				t.Errorf("decision %+v", d)
-			}
+			s.applied(t, "scale_up", 6)
 		}},
 		{"stops at the policy's maximum", func(t *testing.T) {
 			l.set(500, 10)
@@ -71,7 +68,7 @@ func TestAgent(t *testing.T) {
 		{"scales down with the load", func(t *testing.T) {
 			l.set(15, 2)
 			c.waitReplicas(t, patience, 2)
-			s.decision(t, "scale_down", 2)
+			s.applied(t, "scale_down", 2)
 		}},
 		{"is killed, comes back with its identity and catches up", func(t *testing.T) {
 			a.running.kill()
@@ -94,8 +91,18 @@ func TestAgent(t *testing.T) {
 		{"reports another autoscaler and yields to it", func(t *testing.T) {
 			c.fightingHPA(t, 3)
 			c.waitReplicas(t, 90*time.Second, 3) // an HPA looks every 15 s
-			within(t, patience, "conflict reported", func() (bool, string) { return s.conflict(t) })
+			within(t, patience, "conflict reported", func() (bool, string) { return s.held("conflict") })
+			if w := s.workload(t); len(w.Writers) == 0 {
+				t.Errorf("nobody is named: %+v", w)
+			}
 			never(t, 20*time.Second, "a write against the other", c.changed(t, 3))
+		}},
+		{"loses its disk, enrols again and goes on", func(t *testing.T) {
+			a.loseDisk(t)
+			a.write(t, "token", []byte(token)) // the same installation may use it again
+			a.start(t)
+			l.set(40, 5)
+			c.waitReplicas(t, patience, 4)
 		}},
 		{"takes over when the other is gone", func(t *testing.T) {
 			err := c.kube.AutoscalingV2().HorizontalPodAutoscalers(namespace).Delete(t.Context(), "fighter", metav1.DeleteOptions{})
