@@ -111,8 +111,31 @@ func New(cfg Config, deps Deps) *Server {
 // Handler is what an http.Server serves.
 func (s *Server) Handler() http.Handler { return s.router }
 
-// OpenAPI returns the document of the REST API as YAML.
-func (s *Server) OpenAPI() ([]byte, error) { return s.api.OpenAPI().YAML() }
+// Health answers /healthz, /readyz and /metrics only: the door of a process that serves nothing else.
+func (s *Server) Health() http.Handler {
+	r := chi.NewRouter()
+	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+		r.Handle(path, s.router)
+	}
+	return r
+}
+
+// NewHTTPServer serves HTTP/1.1 and HTTP/2, also without TLS, on one port. It has no read or write timeout, since streams last for
+// days; headers have one, and every handler bounds itself.
+func NewHTTPServer(handler http.Handler) *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Server{Handler: handler, Protocols: protocols, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+}
+
+// OpenAPI returns the document of the REST API as YAML. It needs no database: operations are registered, not called.
+func OpenAPI() ([]byte, error) {
+	s := New(Config{Version: "1"}, Deps{Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
+	defer s.Close()
+	return s.api.OpenAPI().YAML()
+}
 
 // Close ends streams and background work; the http.Server's Shutdown does not end streams by itself.
 func (s *Server) Close() { s.close() }
@@ -175,17 +198,10 @@ func op[I, O any](s *Server, o huma.Operation, need auth.Role, fn func(context.C
 	if need != public {
 		o.Security = []map[string][]string{{"session": {}}, {"apiKey": {}}}
 		o.Errors = append(o.Errors, http.StatusUnauthorized, http.StatusForbidden)
+		o.Middlewares = append(huma.Middlewares{s.allow(need)}, o.Middlewares...)
 	}
 	huma.Register(s.api, o, func(ctx context.Context, in *I) (*O, error) {
 		p := who(ctx)
-		if need != public {
-			if p.Tenant == "" {
-				return nil, huma.Error401Unauthorized("sign in, or send an API key")
-			}
-			if !p.Role.Allows(need) {
-				return nil, huma.Error403Forbidden("this needs the role " + string(need))
-			}
-		}
 		out, err := fn(ctx, p, in)
 		if err != nil {
 			return nil, s.problem(ctx, o.OperationID, err)

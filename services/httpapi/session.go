@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/alexedwards/scs/v2"
+	"github.com/danielgtaylor/huma/v2"
 
 	"plimsoll.dev/services/auth"
 	"plimsoll.dev/services/fleet"
@@ -177,6 +178,20 @@ func (s *Server) sessionPrincipal(ctx context.Context) (auth.Principal, error) {
 		return auth.Principal{}, nil
 	}
 	return auth.Principal{Kind: auth.KindUser, ID: string(user), Name: member.User.DisplayName, Tenant: tenant, Role: auth.Role(member.Role)}, nil
+}
+
+// allow lets only principals with the role pass. It stands before anything of the request is read.
+func (s *Server) allow(need auth.Role) func(huma.Context, func(huma.Context)) {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		switch p := who(ctx.Context()); {
+		case p.Tenant == "":
+			_ = huma.WriteErr(s.api, ctx, http.StatusUnauthorized, "sign in, or send an API key")
+		case !p.Role.Allows(need):
+			_ = huma.WriteErr(s.api, ctx, http.StatusForbidden, "this needs the role "+string(need))
+		default:
+			next(ctx)
+		}
+	}
 }
 
 // crossOrigin refuses what another site makes a browser send. Requests without browser headers pass: they carry no cookie by
