@@ -100,7 +100,7 @@ func (s *Server) showOverview(o store.Overview, saved *fleet.Money) Overview {
 	v.Cost.UnpricedShare, v.Cost.IdleShare = o.UnpricedShare, o.IdleShare
 	v.SLO.LateRatio24h, v.SLO.Worst = o.LateRatio, make([]SLOWorkload, 0, len(o.Worst))
 	for _, w := range o.Worst {
-		v.SLO.Worst = append(v.SLO.Worst, SLOWorkload(w))
+		v.SLO.Worst = append(v.SLO.Worst, SLOWorkload{WorkloadID: w.ID, Key: w.Key, LateRatio: w.Ratio})
 	}
 	v.Savings.MonthToDate = moneyOrNil(saved, cur)
 	v.Replicas.Ready, v.Replicas.Desired = o.Ready, o.Desired

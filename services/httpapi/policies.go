@@ -33,7 +33,8 @@ type policyAnswer struct {
 // Preset is a policy to start from.
 type Preset struct {
 	Name     string `json:"name"`
-	Document string `json:"document"`
+	About    string `json:"about" doc:"one sentence"`
+	Document string `json:"document" doc:"YAML"`
 }
 
 func (s *Server) registerPolicies() {
@@ -184,7 +185,7 @@ func (s *Server) listPresets(context.Context, auth.Principal, *struct{}) (*struc
 		}
 	}{}
 	for _, p := range optimizer.Presets() {
-		out.Body.Items = append(out.Body.Items, Preset{Name: p.Name, Document: p.Document})
+		out.Body.Items = append(out.Body.Items, Preset{Name: p.Name, About: p.About, Document: p.YAML})
 	}
 	return out, nil
 }

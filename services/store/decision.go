@@ -165,13 +165,6 @@ func openState(state string, expires, now time.Time) string {
 	return state
 }
 
-func maxTime(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
 // lockCluster takes the planner's lock and returns the cluster's data time.
 func lockCluster(ctx context.Context, tx *Tx, cluster fleet.ClusterID) (time.Time, error) {
 	var lastSeen, dataAt *time.Time

@@ -192,6 +192,24 @@ func latest(first time.Time, others ...time.Time) time.Time {
 // URL is the base URL of the door.
 func (d *demo) URL() string { return d.door.url }
 
+// Speed is how fast the demo's time runs.
+func (d *demo) Speed() float64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.clock.speed
+}
+
+// SetSpeed changes it from now on; the time does not jump.
+func (d *demo) SetSpeed(speed float64) error {
+	if !(speed >= minSpeed && speed <= maxSpeed) { // NaN is neither
+		return fleet.Errorf(fleet.CodeInvalid, "the demo runs at a speed of %d to %d, not %v", minSpeed, maxSpeed, speed)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.clock.set(d.cfg.now(), speed)
+	return nil
+}
+
 // Wait returns when the demo has stopped, with the reason if it was not asked to.
 func (d *demo) Wait() error {
 	<-d.done

@@ -1,5 +1,5 @@
 // Command plimsoll is the whole service in one binary: dev (everything on one machine, with a demo cluster), serve (API, agents'
-// door, dashboard), worker (jobs), migrate (schema), openapi (the API's document). It reads the environment and wires the
+// door, dashboard), worker (jobs), migrate (schema), tenant (the first owner), openapi (the API's document). It reads the environment and wires the
 // rooms; it holds no rules of its own.
 package main
 
@@ -27,6 +27,7 @@ Usage: plimsoll COMMAND [flags]
   serve      the REST API, the agents' door and the dashboard
   worker     the jobs: planning, roll-ups, costing, budgets, deliveries
   migrate    up | down | status: the database schema
+  tenant     NAME E-MAIL: make a tenant and its first owner
   openapi    print the OpenAPI document of the REST API
   version    print the version
 
@@ -47,7 +48,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 2
 	}
 	commands := map[string]func(context.Context, []string, io.Writer, io.Writer) error{
-		"dev": devCommand, "serve": serveCommand, "worker": workerCommand, "migrate": migrateCommand, "openapi": openapiCommand,
+		"dev": devCommand, "serve": serveCommand, "worker": workerCommand, "migrate": migrateCommand, "tenant": tenantCommand, "openapi": openapiCommand,
 		"version": func(_ context.Context, _ []string, out, _ io.Writer) error {
 			_, err := fmt.Fprintln(out, version())
 			return err

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"plimsoll.dev/services/auth"
+	"plimsoll.dev/services/fleet"
+	"plimsoll.dev/services/market"
+	"plimsoll.dev/services/store"
+)
+
+// demoClusterName of the demo cluster in its tenant.
+const demoClusterName = "demo"
+
+// demoSwitch is the speed control before and after the demo cluster is up.
+type demoSwitch struct {
+	mu   sync.Mutex
+	demo *demo // guarded by mu
+}
+
+func (s *demoSwitch) set(d *demo) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.demo = d
+}
+
+func (s *demoSwitch) get() *demo {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.demo
+}
+
+// Speed implements httpapi.DemoControl: 0 while the demo cluster is not up.
+func (s *demoSwitch) Speed() float64 {
+	if d := s.get(); d != nil {
+		return d.Speed()
+	}
+	return 0
+}
+
+// SetSpeed implements httpapi.DemoControl.
+func (s *demoSwitch) SetSpeed(speed float64) error {
+	d := s.get()
+	if d == nil {
+		return fleet.Errorf(fleet.CodeUnavailable, "the demo cluster is not up yet")
+	}
+	return d.SetSpeed(speed)
+}
+
+// devDemo registers the demo cluster, plays its history, lets it run, and starts a real agent on it.
+func devDemo(ctx, parts context.Context, group *errgroup.Group, f devFlags, svc *service, tenant fleet.TenantID, dir, base string, control *demoSwitch, stdout io.Writer) error {
+	cluster, err := devCluster(ctx, svc.db, tenant)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(stdout, "demo cluster ...")
+	// Ctrl-C must end a long history; the live demo ends with the other parts.
+	start, cancel := context.WithCancel(parts)
+	stop := context.AfterFunc(ctx, cancel)
+	d, err := startDemo(start, demoConfig{
+		Tenant: tenant, Cluster: cluster, DB: svc.db, Prices: market.Catalogue(), ServiceURL: base,
+		Token: func(context.Context) (string, error) {
+			token, _, err := svc.keys.Issue(tenant, cluster, time.Now())
+			return token, err
+		},
+		StateFile: filepath.Join(dir, "demo-world.json"), TraceFile: f.trace, Seed: f.seed, History: time.Duration(f.days) * 24 * time.Hour,
+		Speed: f.speed, Log: svc.cfg.log, Progress: progress(stdout),
+	})
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		cancel()
+		return err
+	}
+	control.set(d)
+	group.Go(func() error {
+		defer cancel()
+		if err := d.Wait(); err != nil && parts.Err() == nil {
+			return fmt.Errorf("demo cluster: %w", err)
+		}
+		return nil
+	})
+	config, err := devAgentConfig(ctx, svc.db, tenant, cluster, dir, base, d.URL())
+	if err != nil {
+		return err
+	}
+	agent, err := agentBinary(f.agent)
+	if err != nil {
+		return err
+	}
+	group.Go(func() error { return runAgent(parts, agent, config, filepath.Join(dir, "agent.log"), svc) })
+	return nil
+}
+
+func progress(out io.Writer) func(float64) {
+	next := 0.25
+	return func(share float64) {
+		for share >= next && next <= 1 {
+			fmt.Fprintf(out, "  history %.0f %%\n", next*100)
+			next += 0.25
+		}
+	}
+}
+
+// devCluster finds or makes the demo cluster, in enforce mode: it is ours to scale.
+func devCluster(ctx context.Context, db *store.DB, tenant fleet.TenantID) (id fleet.ClusterID, err error) {
+	err = db.Tenant(ctx, tenant, func(tx *store.Tx) error {
+		all, err := store.Clusters(ctx, tx, "", 500)
+		if err != nil {
+			return err
+		}
+		for _, c := range all {
+			if c.Name == demoClusterName {
+				id = c.ID
+				return nil
+			}
+		}
+		id, err = store.CreateCluster(ctx, tx, demoClusterName, fleet.ModeEnforce)
+		return err
+	})
+	return id, err
+}
+
+// devAgentConfig writes the configuration of the demo cluster's agent, with an enrolment token when it has no identity yet.
+func devAgentConfig(ctx context.Context, db *store.DB, tenant fleet.TenantID, cluster fleet.ClusterID, dir, base, sim string) (string, error) {
+	secret, err := auth.NewEnrolmentToken(tenant)
+	if err != nil {
+		return "", err
+	}
+	err = db.Tenant(ctx, tenant, func(tx *store.Tx) error {
+		if _, err := store.RevokeEnrolment(ctx, tx, cluster); err != nil { // of earlier starts that were never used
+			return err
+		}
+		return store.CreateEnrolmentToken(ctx, tx, store.EnrolmentToken{ID: secret.ID, Cluster: cluster, Hash: secret.Hash, ExpiresAt: tx.Now.Add(time.Hour)})
+	})
+	if err != nil {
+		return "", err
+	}
+	state := filepath.Join(dir, "agent")
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		return "", fmt.Errorf("make the agent's directory: %w", err)
+	}
+	doc, err := json.MarshalIndent(map[string]any{
+		"endpoint": base, "token": secret.Token, "stateDir": state, "clusterName": demoClusterName, "mode": "enforce",
+		"intervals": map[string]int{"sampleSeconds": 15, "frameSeconds": 60, "inventoryResyncSeconds": 300},
+		"limits":    map[string]int{"maxReplicas": 400, "maxReplicasPerWorkload": 100, "maxActionsPerMinute": 120},
+		"sources":   map[string]any{"sim": map[string]string{"url": sim}},
+	}, "", "  ")
+	if err != nil {
+		return "", fmt.Errorf("write the agent's configuration: %w", err)
+	}
+	path := filepath.Join(dir, "agent.yaml") // JSON is YAML
+	if err := os.WriteFile(path, doc, 0o600); err != nil {
+		return "", fmt.Errorf("write the agent's configuration: %w", err)
+	}
+	return path, nil
+}
+
+// agentBinary is the given path, or plimsoll-agent beside this binary or in PATH.
+func agentBinary(path string) (string, error) {
+	if path != "" {
+		return path, nil
+	}
+	if self, err := os.Executable(); err == nil {
+		beside := filepath.Join(filepath.Dir(self), "plimsoll-agent")
+		if _, err := os.Stat(beside); err == nil {
+			return beside, nil
+		}
+	}
+	found, err := exec.LookPath("plimsoll-agent")
+	if err != nil {
+		return "", fleet.Errorf(fleet.CodeInvalid, "there is no plimsoll-agent beside this binary; name it with -agent")
+	}
+	return found, nil
+}
+
+// runAgent keeps one agent process running until ctx ends. An agent that ends by itself is started again, as Kubernetes would.
+func runAgent(ctx context.Context, binary, config, logPath string, svc *service) error {
+	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600) //nolint:gosec // below the data directory
+	if err != nil {
+		return fmt.Errorf("open the agent's log: %w", err)
+	}
+	defer log.Close()
+	for {
+		cmd := exec.CommandContext(ctx, binary, "--config", config) //nolint:gosec // the developer's own flag
+		cmd.Stdout, cmd.Stderr = log, log
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C goes to us; we stop it in order
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+		cmd.WaitDelay = 10 * time.Second
+		err := cmd.Run()
+		if ctx.Err() != nil {
+			return nil
+		}
+		var missing *os.PathError
+		if errors.As(err, &missing) {
+			return fmt.Errorf("start the agent: %w", err)
+		}
+		svc.cfg.log.Warn("the agent ended; starting it again", "error", err, "log", logPath)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(2 * time.Second):
+		}
+	}
+}
