@@ -11,7 +11,7 @@ CREATE TABLE ingest_stream (
   PRIMARY KEY (tenant_id, cluster_id, stream),
   FOREIGN KEY (tenant_id, cluster_id) REFERENCES cluster (tenant_id, id) ON DELETE CASCADE
 );
-SELECT app_isolate('ingest_stream', 'SELECT, INSERT, UPDATE');
+SELECT app_isolate('ingest_stream', 'SELECT, INSERT, UPDATE, DELETE');
 
 CREATE TABLE ingest_series (
   tenant_id  uuid NOT NULL,
@@ -55,12 +55,16 @@ CREATE TABLE observation (
 );
 SELECT app_isolate('observation', 'SELECT, INSERT, DELETE');
 
--- Blocks of two hours whose chunks and roll-ups must be made again.
+-- Blocks of two hours whose chunks and roll-ups must be made again. marks counts the reports that said so: a block is clean only
+-- if it still has the count that was read before its frames were.
 CREATE TABLE rollup_dirty (
   tenant_id  uuid NOT NULL,
   cluster_id uuid NOT NULL,
   block_at   timestamptz NOT NULL,
   marked_at  timestamptz NOT NULL,
+  marks      bigint NOT NULL DEFAULT 1,
+  fresh_to   timestamptz,              -- of a running block: its minutes are rolled up as far as here,
+  fresh_marks bigint NOT NULL DEFAULT 0, -- with as many marks as there were then
   PRIMARY KEY (tenant_id, cluster_id, block_at)
 );
 SELECT app_isolate('rollup_dirty', 'SELECT, INSERT, UPDATE, DELETE');
@@ -92,6 +96,7 @@ CREATE TABLE rollup_1m (
   tokens_in_per_second real, tokens_out_per_second real,
   PRIMARY KEY (tenant_id, workload_id, at)
 );
+CREATE INDEX rollup_1m_at ON rollup_1m USING brin (at);
 SELECT app_isolate('rollup_1m', 'SELECT, INSERT, UPDATE, DELETE');
 
 CREATE TABLE rollup_1h (LIKE rollup_1m INCLUDING DEFAULTS INCLUDING CONSTRAINTS, PRIMARY KEY (tenant_id, workload_id, at));
