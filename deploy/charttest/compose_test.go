@@ -13,7 +13,7 @@ var required = []string{"POSTGRES_PASSWORD=p", "PLIMSOLL_APP_PASSWORD=a", "PLIMS
 
 func compose(t *testing.T, env ...string) (*types.Project, error) {
 	t.Helper()
-	o, err := cli.NewProjectOptions([]string{"../../docker-compose.yml"}, cli.WithEnv(env), cli.WithInterpolation(true))
+	o, err := cli.NewProjectOptions([]string{"testdata/docker-compose.yml"}, cli.WithEnv(env), cli.WithInterpolation(true))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -86,7 +86,7 @@ func checkLabels(t *testing.T, where, name string, labels []string) {
 
 func TestAlertRules(t *testing.T) {
 	t.Parallel()
-	b, err := os.ReadFile("../prometheus/plimsoll.rules.yaml")
+	b, err := os.ReadFile("testdata/prometheus/plimsoll.rules.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestAgentAlertRules(t *testing.T) {
 
 func TestDashboard(t *testing.T) {
 	t.Parallel()
-	b, err := os.ReadFile("../grafana/plimsoll-service.json")
+	b, err := os.ReadFile("testdata/grafana/plimsoll-service.json")
 	if err != nil {
 		t.Fatal(err)
 	}
