@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"strings"
 	"time"
 
@@ -45,16 +46,20 @@ type Queue interface {
 	CompactSoon(ctx context.Context, tx *store.Tx, cluster fleet.ClusterID) error
 	// DeliverSoon asks for a webhook delivery.
 	DeliverSoon(ctx context.Context, tx *store.Tx, deliveryID string) error
+	// CheckBudgetsSoon asks to hold the tenant's budgets against its costs.
+	CheckBudgetsSoon(ctx context.Context, tx *store.Tx) error
 }
 
 // Deps are the rooms behind the door.
 type Deps struct {
-	DB       *store.DB
-	Queue    Queue
-	Keys     *auth.Keyring // signs and checks agent tokens
-	Sealer   *auth.Sealer  // seals webhook secrets at rest
-	Log      *slog.Logger
-	Registry *prometheus.Registry
+	DB     *store.DB
+	Queue  Queue
+	Keys   *auth.Keyring // signs and checks agent tokens
+	Sealer *auth.Sealer  // seals webhook secrets at rest
+	// Addresses says which webhook addresses are allowed; nil: public https only.
+	Addresses AddressChecker
+	Log       *slog.Logger
+	Registry  *prometheus.Registry
 	// Demo is the control of a simulated cluster; nil outside `plimsoll dev`.
 	Demo DemoControl
 }
@@ -164,11 +169,24 @@ func apiConfig(version string) huma.Config {
 	cfg.DocsPath = ""     // the built-in page loads scripts from elsewhere
 	cfg.OpenAPIPath = "/api/v1/openapi"
 	cfg.SchemasPath = ""
+	cfg.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
 	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"session": {Type: "apiKey", In: "cookie", Name: sessionCookie},
 		"apiKey":  {Type: "http", Scheme: "bearer", Description: "An API key of the tenant"},
 	}
 	return cfg
+}
+
+// schemaName tells the optimizer's types from those of the same name here.
+func schemaName(t reflect.Type, hint string) string {
+	name := huma.DefaultSchemaNamer(t, hint)
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if strings.HasSuffix(t.PkgPath(), "/optimizer") {
+		return "Optimizer" + name
+	}
+	return name
 }
 
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
