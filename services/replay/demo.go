@@ -109,15 +109,15 @@ func demoImage(seed uint64) demoWorkload {
 min: 3
 max: 12
 queue:
-  target_per_replica: 0.65     # waiting and running; a replica draws one picture at a time
+  target_per_replica: 0.75     # waiting and running; a replica draws one picture at a time
   include_running: true
 filter:
   window_seconds: 120
 up:
   cooldown_seconds: 120
 down:
-  cooldown_seconds: 900
-  stabilisation_seconds: 2700
+  cooldown_seconds: 600
+  stabilisation_seconds: 2100
 `}
 }
 
@@ -139,7 +139,7 @@ target_ratio:
     target: 0.65
     tolerance: 0.2
 filter:
-  window_seconds: 300
+  window_seconds: 120
 down:
   stabilisation_seconds: 3600
 approval_ttl_seconds: 14400
@@ -214,6 +214,7 @@ min: 1
 max: 8
 queue:
   target_per_replica: 250      # prompts; a replica answers one in two seconds
+  include_running: true
 up:
   cooldown_seconds: 180
 down:

@@ -1,7 +1,7 @@
 package replay
 
 import (
-	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -56,23 +56,115 @@ func (l *Loop) run(tb testing.TB, d time.Duration, each func(Made)) map[optimize
 	return news
 }
 
-func TestDemoReport(t *testing.T) {
+// TestDemoIsAHealthyCluster plays the fourteen days that a first start shows, and holds what a platform engineer would expect to see:
+// objectives met, machines neither idle nor overrun, workloads that move but do not flap, bad luck now and then. It also holds the
+// budget: the whole of it under eight CPU-seconds.
+func TestDemoIsAHealthyCluster(t *testing.T) { //nolint:paralleltest // it measures the process's CPU time
 	l := demoLoop(t, 7, nil)
-	t0 := time.Now()
-	perKey := map[string]map[string]int{}
-	news := l.run(t, 14*24*time.Hour, func(m Made) {
-		for _, n := range m.News {
-			if perKey[n.Key] == nil {
-				perKey[n.Key] = map[string]int{}
+	began := cpuSeconds()
+	news := map[string]map[optimizer.ReasonCode]int{}
+	total := l.run(t, 14*24*time.Hour, func(m Made) {
+		for _, d := range m.News {
+			if news[d.Key] == nil {
+				news[d.Key] = map[optimizer.ReasonCode]int{}
 			}
-			perKey[n.Key][string(n.Outcome)+":"+string(n.Binding)]++
+			news[d.Key][d.Binding]++
 		}
 	})
-	fmt.Println(time.Since(t0), news)
-	rows, spent := l.World.Score()
-	for _, r := range rows {
-		fmt.Printf("%+v\n", r)
-		fmt.Println("   ", perKey[r.Key])
+	took := cpuSeconds() - began
+	if took > 8 && !raceEnabled && testing.CoverMode() == "" {
+		t.Errorf("fourteen days took %.1f CPU-seconds, the budget is 8", took)
 	}
-	fmt.Printf("%+v\n", spent)
+	checkBooks(t, l.World)
+	rows, spent := l.World.Score()
+	byKey := map[string]WorkloadScore{}
+	for _, r := range rows {
+		byKey[r.Key] = r
+		t.Logf("%-30s ready %5.2f  work %.2f  SM %.2f  late %.3f%%  timeouts %.3f%%  up/down %d/%d  thrash %.2f/h  start %3.0f s", r.Key, r.MeanReady,
+			r.MeanWork, r.MeanSM, 100*r.LateRatio, 100*r.TimeoutRatio, r.Ups, r.Downs, r.CyclesPerHour, r.StartUpSeconds)
+	}
+	t.Logf("CPU %.1f s, news %v, spent %+v", took, total, spent)
+
+	chat, image, api, eval := byKey["chat/Deployment/chat-llm"], byKey["media/Deployment/image-gen"], byKey["platform/Deployment/public-api"], byKey["platform/Deployment/eval-worker"]
+	within := func(what string, v, low, high float64) {
+		if !(v >= low && v <= high) {
+			t.Errorf("%s is %.4f, expected %.4f to %.4f", what, v, low, high)
+		}
+	}
+	within("late share of the gold chat model", chat.LateRatio, 0, 0.005)
+	within("timeouts of the gold chat model", chat.TimeoutRatio, 0, 0.0005)
+	within("late share of the image model", image.LateRatio, 0.0001, 0.03)
+	within("late share of the API", api.LateRatio, 0, 0.001)
+	within("SM active of the chat model", chat.MeanSM, 0.5, 0.75)
+	within("SM active of the image model", image.MeanSM, 0.35, 0.75)
+	within("thrash of the chat model", chat.CyclesPerHour, 0, 0.5)
+	within("thrash of the image model", image.CyclesPerHour, 0, 0.8)
+	within("thrash of the API", api.CyclesPerHour, 0, 0.3)
+	within("scale-ups of the chat model per day", float64(chat.Ups)/14, 5, 30)
+	within("replicas of the batch worker", eval.MeanReady, 1, 3)
+	within("cold start of a chat replica", chat.StartUpSeconds, 120, 400)
+	within("interruptions per day", float64(spent.Notices)/14, 0.5, 10)
+	within("share of the GPUs that a pod holds", spent.GPUHeldHours/spent.GPUHours, 0.8, 1)
+	within("failed launches", float64(spent.FailedLaunches), 1, 200)
+	for _, key := range []string{"media/Deployment/embedder", "platform/StatefulSet/finetune"} {
+		if r := byKey[key]; r.Ups+r.Downs > 0 {
+			t.Errorf("%s was scaled although nobody approved it", key)
+		}
+		if total := news[key]; len(total) == 0 {
+			t.Errorf("nothing is proposed for %s", key)
+		}
+	}
+	for key, reason := range map[string]optimizer.ReasonCode{
+		"media/Deployment/image-gen": optimizer.ReasonMax, "chat/Deployment/chat-llm": optimizer.ReasonMin, "platform/Deployment/eval-worker": optimizer.ReasonCooldownDown,
+	} {
+		if news[key][reason] == 0 {
+			t.Errorf("%s is never bound by %s", key, reason)
+		}
+	}
+}
+
+func TestNothingIsScaledWithoutTheClusterAllowingIt(t *testing.T) {
+	t.Parallel()
+	l := demoLoop(t, 7, nil)
+	l.Mode = fleet.ModeRecommend
+	_, before := l.World.Workloads()
+	l.run(t, 24*time.Hour, nil)
+	_, after := l.World.Workloads()
+	for i := range before {
+		if before[i] != after[i] {
+			t.Errorf("workload %d went from %d to %d replicas in recommend mode", i, before[i], after[i])
+		}
+	}
+}
+
+func TestEveryStoredDecisionComputesAgain(t *testing.T) {
+	t.Parallel()
+	l := demoLoop(t, 7, nil)
+	l.run(t, 3*time.Hour, func(m Made) {
+		again, err := optimizer.Decide(m.Input)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(again, m.Plan) {
+			t.Fatalf("the plan of %v computes to another one", m.Plan.At)
+		}
+	})
+}
+
+func BenchmarkDemoDay(b *testing.B) {
+	began := cpuSeconds()
+	for b.Loop() {
+		l := demoLoop(b, 7, nil)
+		l.run(b, 24*time.Hour, nil)
+	}
+	b.ReportMetric(float64(b.N)/(cpuSeconds()-began), "days/CPU-s")
+}
+
+func BenchmarkWorldDay(b *testing.B) {
+	began := cpuSeconds()
+	for b.Loop() {
+		w := newWorld(b, Demo(7, start, nil).Config)
+		advance(b, w, 24*time.Hour)
+	}
+	b.ReportMetric(float64(b.N)/(cpuSeconds()-began), "days/CPU-s")
 }

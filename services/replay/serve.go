@@ -180,8 +180,18 @@ func (l *workloadState) serviceSeconds(holders int) float64 {
 	}
 	batch := math.Min(1, float64(l.Running)/(eff*float64(s.Slots)))
 	perToken := s.TokenSeconds1 + (s.TokenSeconds-s.TokenSeconds1)*batch
-	l.Prefill = math.Min(0.85, l.Admitted*l.TokensIn/s.PrefillRate/eff)
+	l.Prefill = math.Min(0.95, l.Admitted*l.TokensIn/s.PrefillRate/eff)
 	return math.Max(0.01, (l.TokensIn/s.PrefillRate+l.TokenOut*perToken)/(1-l.Prefill))
+}
+
+// capacityPerSecond is how many requests the ready replicas complete per second at most: the prompt and the output of each take their
+// share of a replica.
+func (l *workloadState) capacityPerSecond() float64 {
+	s := l.cfg.Service
+	if s.PrefillRate == 0 {
+		return math.Inf(1) // the slots alone are the limit
+	}
+	return l.eff / math.Max(1e-6, l.TokensIn/s.PrefillRate+l.TokenOut*s.TokenSeconds/float64(s.Slots))
 }
 
 // flow admits and completes.
@@ -191,24 +201,21 @@ func (l *workloadState) flow(now int64, st *stepStats) {
 	fade := math.Exp(-stepSeconds / l.Service)
 	// If everybody who waits is let in evenly over the step, this many run at its end:
 	after := before*fade + waiting/stepSeconds*l.Service*(1-fade)
-	admitted := l.Count.Waiting
 	completed := before + waiting - after
-	if after > float64(slots) {
-		admitted = 0
-		if before > float64(slots) {
-			completed = before * (1 - fade)
-		} else {
-			completed = (before + float64(slots)) / 2 * stepSeconds / l.Service
-		}
+	switch {
+	case before > float64(slots): // replicas went away: only completions make room
+		completed = before * (1 - fade)
+	case after > float64(slots): // full
+		completed = (before + float64(slots)) / 2 * stepSeconds / l.Service
+	}
+	if before <= float64(slots) {
+		completed = math.Min(completed, l.capacityPerSecond()*stepSeconds)
 	}
 	l.Carry += completed
-	done := int64(l.Carry)
-	if after > float64(slots) {
-		done = min(done, l.Running+l.Count.Waiting)
-		admitted = min(l.Count.Waiting, max(0, slots-l.Running+done))
-	}
+	done := min(int64(l.Carry), l.Running+l.Count.Waiting)
+	admitted := min(l.Count.Waiting, max(0, slots-l.Running+done))
 	done = min(done, l.Running+admitted)
-	l.Carry = math.Min(1, math.Max(0, l.Carry-float64(done)))
+	l.Carry = math.Min(1, l.Carry-float64(done))
 	l.admit(now, admitted, st)
 	l.Running += admitted - done
 	l.Count.InService = l.Running

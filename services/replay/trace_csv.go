@@ -21,7 +21,7 @@ import (
 //
 //	TIMESTAMP,ContextTokens,GeneratedTokens                          one row per request (Azure LLM inference trace 2023)
 //	model,offset_seconds,requests_per_second[,active_clients]        rates per model in equal steps (ServeGen)
-//	offset_seconds,requests_per_second[,tokens_in,tokens_out]        rates in equal steps (scripts/gen/trace)
+//	offset_seconds,requests_per_second[,tokens_in,tokens_out]        rates in equal steps (our own)
 //
 // name picks the series of a file that holds several; empty takes the longest, then the first by name. A bad row is an error with its
 // number (the header is row 1) and the reason: an unknown column, a figure that is not one, negative or infinite, a time that goes
