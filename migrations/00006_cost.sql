@@ -155,7 +155,7 @@ CREATE TABLE alert (
   detail      jsonb NOT NULL,
   PRIMARY KEY (tenant_id, id)
 );
-CREATE INDEX alert_recent ON alert (tenant_id, opened_at DESC, id);
+CREATE INDEX alert_recent ON alert (tenant_id, opened_at DESC, id DESC);
 CREATE UNIQUE INDEX alert_open ON alert (tenant_id, kind, subject) WHERE resolved_at IS NULL;
 SELECT app_isolate('alert', 'SELECT, INSERT, UPDATE');
 
@@ -175,7 +175,7 @@ CREATE TABLE webhook_delivery (
   finished_at  timestamptz,
   PRIMARY KEY (tenant_id, id)
 );
-CREATE INDEX webhook_delivery_recent ON webhook_delivery (tenant_id, webhook_id, created_at DESC);
+CREATE INDEX webhook_delivery_recent ON webhook_delivery (tenant_id, webhook_id, created_at DESC, id DESC);
 SELECT app_isolate('webhook_delivery', 'SELECT, INSERT, UPDATE');
 
 -- +goose Down

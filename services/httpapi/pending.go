@@ -14,10 +14,6 @@ func newBroker() *broker { return &broker{} }
 
 func (s *Server) mountAgentDoor()                               {}
 func (s *Server) events(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) }
-func (s *Server) registerBudgets()                              {}
-func (s *Server) registerWebhooks()                             {}
-func (s *Server) registerAlerts()                               {}
-func (s *Server) registerCatalog()                              {}
 
 // Run listens for events until ctx ends.
 func (s *Server) Run(ctx context.Context) error { <-ctx.Done(); return nil }

@@ -30,7 +30,9 @@ func (CheckBudgetsArgs) Kind() string { return "check_budgets" }
 
 // InsertOpts implements river.JobArgsWithInsertOpts. A check that already runs may have read older costs, so that asking during it
 // makes another one.
-func (CheckBudgetsArgs) InsertOpts() river.InsertOpts { return river.InsertOpts{MaxAttempts: 5} }
+func (CheckBudgetsArgs) InsertOpts() river.InsertOpts {
+	return river.InsertOpts{Queue: queueBulk, MaxAttempts: 5}
+}
 
 // CheckBudgets opens and resolves the alerts of budgets and of machines without a price, once per change of state, and queues what
 // their webhooks are told in the same transaction.
@@ -77,7 +79,7 @@ func (w *CheckBudgets) Check(ctx context.Context, tx *store.Tx) (deliveries []st
 	if err != nil {
 		return nil, err
 	}
-	open, err := store.Alerts(ctx, tx, true, AlertBudget, maxOpenAlerts)
+	open, err := store.Alerts(ctx, tx, store.AlertFilter{OnlyOpen: true, Kind: AlertBudget, Limit: maxOpenAlerts})
 	if err != nil {
 		return nil, err
 	}
@@ -101,8 +103,7 @@ func (w *CheckBudgets) Check(ctx context.Context, tx *store.Tx) (deliveries []st
 				return nil, err
 			}
 			if opened {
-				w.Log.InfoContext(ctx, "alert opened", "tenant", tx.Tenant, "kind", a.Kind, "subject", a.Subject)
-				if deliveries, err = tell(ctx, tx, deliveries, b.Webhook, "alert.opened", a); err != nil {
+				if deliveries, err = w.tell(ctx, tx, deliveries, b.Webhook, "alert.opened", a); err != nil {
 					return nil, err
 				}
 			}
@@ -119,7 +120,7 @@ func (w *CheckBudgets) Check(ctx context.Context, tx *store.Tx) (deliveries []st
 		if !ok {
 			continue
 		}
-		if deliveries, err = tell(ctx, tx, deliveries, hooks[budgetPart(a.Subject)], "alert.resolved", resolved); err != nil {
+		if deliveries, err = w.tell(ctx, tx, deliveries, hooks[budgetPart(a.Subject)], "alert.resolved", resolved); err != nil {
 			return nil, err
 		}
 	}
@@ -138,13 +139,21 @@ func (w *CheckBudgets) checkPrices(ctx context.Context, tx *store.Tx, now time.T
 	for _, c := range clusters {
 		subject := "cluster/" + string(c.Cluster)
 		if c.Unpriced == 0 {
-			if _, _, err := store.ResolveAlert(ctx, tx, AlertUnpriced, subject, now); err != nil {
+			a, resolved, err := store.ResolveAlert(ctx, tx, AlertUnpriced, subject, now)
+			if err == nil && resolved {
+				_, err = w.tell(ctx, tx, nil, "", "alert.resolved", a)
+			}
+			if err != nil {
 				return err
 			}
 			continue
 		}
 		detail := map[string]any{"cluster_id": c.Cluster, "cluster": c.Name, "unpriced_share": float64(c.Unpriced) / float64(c.All), "instance_types": c.Types}
-		if _, _, err := store.OpenAlert(ctx, tx, AlertUnpriced, subject, store.SeverityWarning, now, detail); err != nil {
+		a, opened, err := store.OpenAlert(ctx, tx, AlertUnpriced, subject, store.SeverityWarning, now, detail)
+		if err == nil && opened {
+			_, err = w.tell(ctx, tx, nil, "", "alert.opened", a)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -207,8 +216,13 @@ type alertEvent struct {
 	Detail     json.RawMessage `json:"detail"`
 }
 
-// tell records that the webhook is to be told of an alert, and adds the delivery's id; without a webhook it does nothing.
-func tell(ctx context.Context, tx *store.Tx, deliveries []string, webhook, name string, a store.Alert) ([]string, error) {
+// tell announces a change of an alert to live views, and records that the webhook is to be told of it: the delivery's id is added.
+// Without a webhook nothing is sent.
+func (w *CheckBudgets) tell(ctx context.Context, tx *store.Tx, deliveries []string, webhook, name string, a store.Alert) ([]string, error) {
+	w.Log.InfoContext(ctx, name, "tenant", tx.Tenant, "kind", a.Kind, "subject", a.Subject)
+	if err := store.Notify(ctx, tx, store.EventAlert, "", a.ID); err != nil {
+		return nil, err
+	}
 	if webhook == "" {
 		return deliveries, nil
 	}

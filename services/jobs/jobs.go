@@ -164,6 +164,11 @@ func (e *Enqueuer) DeliverSoon(ctx context.Context, tx *store.Tx, deliveryID str
 	return e.insert(ctx, tx, DeliverArgs{Tenant: tx.Tenant, Delivery: deliveryID})
 }
 
+// CheckBudgetsSoon asks to hold the tenant's budgets against its costs.
+func (e *Enqueuer) CheckBudgetsSoon(ctx context.Context, tx *store.Tx) error {
+	return e.insert(ctx, tx, CheckBudgetsArgs{Tenant: tx.Tenant})
+}
+
 func (e *Enqueuer) insert(ctx context.Context, tx *store.Tx, args river.JobArgs) error {
 	if _, err := e.river.InsertTx(ctx, tx.PGX(), args, nil); err != nil {
 		return fmt.Errorf("enqueue %s: %w", args.Kind(), err)

@@ -76,10 +76,25 @@ UPDATE alert SET resolved_at = greatest($4, opened_at) WHERE tenant_id = $1 AND 
 	return a, true, nil
 }
 
-// Alerts lists alerts, newest first; onlyOpen leaves out those that are resolved. kind "" is all.
-func Alerts(ctx context.Context, tx *Tx, onlyOpen bool, kind string, limit int) ([]Alert, error) {
+// Position is where a list that is sorted by time, newest first, goes on; zero is its beginning.
+type Position struct {
+	At time.Time `json:"t"`
+	ID string    `json:"i"`
+}
+
+// AlertFilter selects alerts.
+type AlertFilter struct {
+	OnlyOpen bool
+	Kind     string // empty: all
+	After    Position
+	Limit    int
+}
+
+// Alerts lists alerts, newest first.
+func Alerts(ctx context.Context, tx *Tx, f AlertFilter) ([]Alert, error) {
 	rows, err := tx.pgx.Query(ctx, `SELECT `+alertColumns+` FROM alert WHERE tenant_id = $1 AND (NOT $2 OR resolved_at IS NULL) AND ($3 = '' OR kind = $3)
-ORDER BY opened_at DESC, id LIMIT $4`, tx.Tenant, onlyOpen, kind, limit)
+  AND ($4 = '' OR (opened_at, id) < ($5, nullif($4, '')::uuid)) ORDER BY opened_at DESC, id DESC LIMIT $6`,
+		tx.Tenant, f.OnlyOpen, f.Kind, f.After.ID, f.After.At, f.Limit)
 	if err != nil {
 		return nil, fmt.Errorf("load alerts: %w", err)
 	}

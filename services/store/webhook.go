@@ -115,9 +115,9 @@ VALUES ($1, $2, $3, nullif($4, '')::uuid, $5, $6, $7, 'pending', $8)`, tx.Tenant
 }
 
 // Deliveries lists those of a webhook, newest first.
-func Deliveries(ctx context.Context, tx *Tx, webhook string, limit int) ([]Delivery, error) {
+func Deliveries(ctx context.Context, tx *Tx, webhook string, after Position, limit int) ([]Delivery, error) {
 	rows, err := tx.pgx.Query(ctx, `SELECT `+deliveryColumns+` FROM webhook_delivery WHERE tenant_id = $1 AND webhook_id = $2
-ORDER BY created_at DESC, id DESC LIMIT $3`, tx.Tenant, webhook, limit)
+  AND ($3 = '' OR (created_at, id) < ($4, nullif($3, '')::uuid)) ORDER BY created_at DESC, id DESC LIMIT $5`, tx.Tenant, webhook, after.ID, after.At, limit)
 	if err != nil {
 		return nil, fmt.Errorf("load deliveries: %w", err)
 	}

@@ -1,0 +1,69 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"plimsoll.dev/services/auth"
+	"plimsoll.dev/services/store"
+)
+
+// Alert is a state that somebody should know of. The text is made by whoever shows it, from kind and detail.
+type Alert struct {
+	ID         string          `json:"id"`
+	Kind       string          `json:"kind" doc:"budget_threshold, unknown_price, ..."`
+	Subject    string          `json:"subject"`
+	Severity   store.Severity  `json:"severity" enum:"info,warning,critical"`
+	OpenedAt   time.Time       `json:"opened_at"`
+	ResolvedAt *time.Time      `json:"resolved_at"`
+	Detail     json.RawMessage `json:"detail"`
+}
+
+func (s *Server) registerAlerts() {
+	op(s, huma.Operation{OperationID: "list-alerts", Method: http.MethodGet, Path: "/api/v1/alerts", Summary: "List alerts, newest first", Tags: []string{"alerts"}},
+		auth.RoleViewer, s.listAlerts)
+}
+
+func (s *Server) listAlerts(ctx context.Context, p auth.Principal, in *struct {
+	Open   bool   `query:"open" doc:"only those that are not resolved"`
+	Kind   string `query:"kind" maxLength:"100"`
+	Cursor string `query:"cursor" maxLength:"200"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50"`
+}) (*struct {
+	Body struct {
+		Items      []Alert `json:"items"`
+		NextCursor string  `json:"next_cursor,omitempty"`
+	}
+}, error) {
+	out := &struct {
+		Body struct {
+			Items      []Alert `json:"items"`
+			NextCursor string  `json:"next_cursor,omitempty"`
+		}
+	}{}
+	var after store.Position
+	if in.Cursor != "" {
+		if err := decodeCursor(in.Cursor, &after); err != nil {
+			return nil, err
+		}
+	}
+	err := s.deps.DB.Tenant(ctx, p.Tenant, func(tx *store.Tx) error {
+		list, err := store.Alerts(ctx, tx, store.AlertFilter{OnlyOpen: in.Open, Kind: in.Kind, After: after, Limit: in.Limit + 1})
+		if len(list) > in.Limit {
+			list = list[:in.Limit]
+			last := list[len(list)-1]
+			out.Body.NextCursor = encodeCursor(store.Position{At: last.OpenedAt, ID: last.ID})
+		}
+		out.Body.Items = make([]Alert, 0, len(list))
+		for _, a := range list {
+			out.Body.Items = append(out.Body.Items, Alert{ID: a.ID, Kind: a.Kind, Subject: a.Subject, Severity: a.Severity, OpenedAt: a.OpenedAt.UTC(),
+				ResolvedAt: a.ResolvedAt, Detail: a.Detail})
+		}
+		return err
+	})
+	return out, err
+}
