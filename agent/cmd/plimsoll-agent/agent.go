@@ -58,7 +58,7 @@ func runAgent(ctx context.Context, cfg Config, role, node, version string, log *
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	parts, err := build(ctx, cfg, role, log)
+	parts, err := build(cfg, role, version, log)
 	if err != nil {
 		return err
 	}
