@@ -181,7 +181,9 @@ func TestLongTailGoesToTheFloorPastAllDamping(t *testing.T) {
 		p.Down = Damping{CooldownSeconds: 300, StabilisationSeconds: 3600, Steps: []Step{{StepPods, 1, 600}}}
 		p.LongTail = &LongTail{}
 	})
-	quiet := func(ago int) option { return withMemory(func(m *Memory) { m.QuietSince, m.LastDown = at(-ago), at(-10) }) }
+	quiet := func(ago int) option {
+		return withMemory(func(m *Memory) { m.QuietSince, m.LastDown = at(-ago), at(-10) })
+	}
 	for _, c := range []struct {
 		name    string
 		scene   scene

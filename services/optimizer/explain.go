@@ -18,7 +18,7 @@ func (g *deciding) alternatives() {
 			continue
 		}
 		a := Alternative{Replicas: n, CostHour: times(g.state.ReplicaHour, n), Load: g.loadAt(n)}
-		late := a.Load != nil && *a.Load > 1
+		late := g.late(n)
 		switch {
 		case n > g.policy.Max:
 			a.Rejected = ReasonMax
@@ -35,7 +35,7 @@ func (g *deciding) alternatives() {
 	}
 	sort.SliceStable(out, func(i, j int) bool {
 		a, b := &out[i], &out[j]
-		if la, lb := a.Load != nil && *a.Load > 1, b.Load != nil && *b.Load > 1; la != lb {
+		if la, lb := g.late(a.Replicas), g.late(b.Replicas); la != lb {
 			return lb
 		}
 		return a.Replicas < b.Replicas
@@ -52,6 +52,9 @@ func (g *deciding) loadAt(n int) *float64 {
 	v = math.Round(v*1e4) / 1e4
 	return &v
 }
+
+// late says that n replicas are fewer than the load fills.
+func (g *deciding) late(n int) bool { return g.load > float64(n) }
 
 func listed(list []Alternative, n int) bool {
 	for i := range list {
