@@ -157,9 +157,7 @@ func (door *demoDoor) scale(w http.ResponseWriter, r *http.Request) {
 }
 
 func (door *demoDoor) speed(w http.ResponseWriter, _ *http.Request) {
-	door.demo.mu.Lock()
-	defer door.demo.mu.Unlock()
-	answer(w, map[string]float64{"speed": door.demo.clock.speed})
+	answer(w, map[string]float64{"speed": door.demo.Speed()})
 }
 
 func (door *demoDoor) setSpeed(w http.ResponseWriter, r *http.Request) {
@@ -169,15 +167,11 @@ func (door *demoDoor) setSpeed(w http.ResponseWriter, r *http.Request) {
 	if !read(w, r, &in) {
 		return
 	}
-	if !(in.Speed >= minSpeed && in.Speed <= maxSpeed) || math.IsNaN(in.Speed) {
-		refuse(w, http.StatusUnprocessableEntity, "speed is "+strconv.Itoa(minSpeed)+" to "+strconv.Itoa(maxSpeed))
+	if err := door.demo.SetSpeed(in.Speed); err != nil {
+		refuse(w, http.StatusUnprocessableEntity, err.Error())
 		return
 	}
-	d := door.demo
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.clock.set(d.cfg.now(), in.Speed)
-	answer(w, map[string]float64{"speed": in.Speed})
+	door.speed(w, r)
 }
 
 // read takes a small JSON body with known fields only. The content type keeps forms of foreign web pages out.

@@ -20,7 +20,7 @@ const (
 	coarseTick     = 5 * time.Minute  // of telemetry
 	fineTick       = time.Minute      // within the last fineSpan, which is as long as minutes are kept
 	fineSpan       = 48 * time.Hour
-	frameSpan      = time.Hour // whole hours, so that no frame crosses a block of two
+	frameSpan      = 2 * time.Hour // the block that chunks and roll-ups are made of
 	planSpan       = 6 * time.Hour
 	observedSpan   = 15 * time.Minute // as far back as a decision looks
 	shortest       = 5 * time.Minute  // gaps under this are left to the live agent
@@ -87,6 +87,13 @@ func (h *history) run(ctx context.Context, until time.Time) error {
 		return err
 	})
 	if err := group.Wait(); err != nil {
+		return err
+	}
+	rest, err := h.frames.flush(until.Add(time.Millisecond))
+	if err != nil {
+		return err
+	}
+	if err := push.frame(ctx, rest); err != nil {
 		return err
 	}
 	return h.finish(ctx, push, observations, from, until, began)
@@ -161,23 +168,23 @@ func (h *history) replay(ctx context.Context, revision int64, until time.Time, r
 		if until.Sub(at) < observedSpan {
 			observations = append(observations, wireObservation(h.world.States(2*replay.SampleMillis*time.Millisecond), at, 1))
 		}
-		if h.telemetryDue(at, until) {
+		last := !at.Before(until)
+		b := batch{at: at}
+		if due(at, frameSpan) { // the tick on the border belongs to the next block
+			var err error
+			if b.frame, err = h.frames.flush(at); err != nil {
+				return nil, err
+			}
+		}
+		if last || h.telemetryDue(at, until) {
 			h.frames.add(at, h.world.Series())
 		}
-		last := !at.Before(until)
 		if last || due(at, inventoryEvery) {
-			b := batch{at: at}
 			b.inventory, revision = wireInventory(h.world, revision, false)
 			var events []replay.Event
 			events, cursor = h.world.Events(cursor)
 			for _, e := range events {
 				b.events = append(b.events, wireEvent(e))
-			}
-			if last || due(at, frameSpan) {
-				var err error
-				if b.frame, err = h.frames.flush(at.Add(time.Millisecond)); err != nil {
-					return nil, err
-				}
 			}
 			if err := hand(ctx, reports, b); err != nil {
 				return nil, err
