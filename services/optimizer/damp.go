@@ -17,8 +17,7 @@ func (g *deciding) damp() {
 func (g *deciding) stabilise() {
 	p, from := g.policy, g.d.From
 	up, down := max(p.Up.StabilisationSeconds, 0), max(p.Down.StabilisationSeconds, 0)
-	cycles := g.flapCycles()
-	wide := widened(p.Flap, down, cycles)
+	wide := widened(p.Flap, down, g.memory.FlapLevel)
 	lowest, _ := g.extreme(up, false)
 	highest, until := g.extreme(wide, true)
 	target := max(from, min(lowest, g.count))
@@ -36,7 +35,7 @@ func (g *deciding) stabilise() {
 	if wide > down {
 		if plain, _ := g.extreme(down, true); min(from, max(plain, g.count)) < target {
 			r.Code = ReasonFlapping
-			r.Numbers["cycles"], r.Numbers["base_seconds"] = float64(cycles), float64(down)
+			r.Numbers["cycles"], r.Numbers["level"], r.Numbers["base_seconds"] = float64(g.memory.cycles()), float64(g.memory.FlapLevel), float64(down)
 		}
 	}
 	g.settle(r)
@@ -54,38 +53,6 @@ func (g *deciding) extreme(window int, highest bool) (int, time.Time) {
 		}
 	}
 	return best.Needed, best.At.Add(seconds(window))
-}
-
-// flapCycles counts the up-down-up cycles completed within the hour.
-func (g *deciding) flapCycles() int {
-	cycles := 0
-	var before, last int // directions, runs of one direction counted once
-	for _, c := range g.memory.Changes {
-		dir := 1
-		if c.To < c.From {
-			dir = -1
-		}
-		if dir == last {
-			continue
-		}
-		if dir > 0 && last < 0 && before > 0 {
-			cycles++
-		}
-		before, last = last, dir
-	}
-	return cycles
-}
-
-// widened is the down window after flaps: multiplied for each cycle from the threshold on, to at most an hour.
-func widened(f Flap, window, cycles int) int {
-	if f.CyclesPerHour <= 0 || cycles < f.CyclesPerHour || f.WidenFactor <= 1 {
-		return window
-	}
-	wide := max(window, defaultWindow)
-	for i := f.CyclesPerHour; i <= cycles && wide < maxStabilisation; i++ {
-		wide = min(wide*f.WidenFactor, maxStabilisation)
-	}
-	return max(wide, window)
 }
 
 // cooldown holds a direction for a time after the last change in it. It never holds the other one.

@@ -131,46 +131,69 @@ func TestCooldownCountsFromTheChangeThatWasSeen(t *testing.T) {
 
 func TestFlappingWidensTheWindow(t *testing.T) {
 	t.Parallel()
-	flaps := func(cycles int) func(*Memory) {
-		return func(m *Memory) {
-			when := -3500
-			m.Changes = append(m.Changes, Change{*at(when), 4, 8})
-			for range cycles {
-				m.Changes = append(m.Changes, Change{*at(when + 100), 8, 4}, Change{*at(when + 200), 4, 8})
-				when += 200
-			}
-			m.Recommendations = []Recommendation{{*at(-700), 8}}
-		}
-	}
+	flap := withPolicy(func(p *Policy) { p.Down.StabilisationSeconds, p.Flap = 300, Flap{} })
+	level := func(n int) option { return withMemory(func(m *Memory) { m.FlapLevel, m.FlapAt = n, at(-60) }) }
 	for _, c := range []struct {
 		name    string
-		cycles  int
+		scene   scene
 		target  int
 		binding ReasonCode
 		window  float64
 	}{
-		{"one cycle is no flapping", 1, 2, ReasonTargetRatio, 0},
-		{"two cycles double the window: 600 s are not enough to hold 700", 2, 2, ReasonTargetRatio, 0},
-		{"three cycles double it again", 3, 8, ReasonFlapping, 1200},
-		{"many cycles make it an hour, not more", 9, 8, ReasonFlapping, 3600},
+		{"no flaps, the plain window rules", newScene(8, flap, cpu(0.1), withMemory(recs(-700, 8))), 2, ReasonTargetRatio, 0},
+		{"one level doubles the window: 600 s do not hold what is 700 s old", newScene(8, flap, level(1), cpu(0.1), withMemory(recs(-700, 8))), 2, ReasonTargetRatio, 0},
+		{"one level holds what is 500 s old", newScene(8, flap, level(1), cpu(0.1), withMemory(recs(-500, 8))), 8, ReasonFlapping, 600},
+		{"two levels double it again", newScene(8, flap, level(2), cpu(0.1), withMemory(recs(-700, 8))), 8, ReasonFlapping, 1200},
+		{"many levels make it an hour, not more", newScene(8, flap, level(8), cpu(0.1), withMemory(recs(-3599, 8))), 8, ReasonFlapping, 3600},
+		{"within the plain window it is plain stabilisation", newScene(8, flap, level(2), cpu(0.1), withMemory(recs(-100, 8))), 8, ReasonStabilisation, 1200},
+		{"six hours of calm narrow it by one", newScene(8, flap, level(2), cpu(0.1), withMemory(recs(-700, 8)), withMemory(func(m *Memory) { m.FlapAt = at(-6 * 3600) })), 2, ReasonTargetRatio, 0},
+		{"switched off it forgets", newScene(8, flap, level(2), cpu(0.1), withMemory(recs(-700, 8)), withPolicy(func(p *Policy) { p.Flap.CyclesPerHour = -1 })), 2, ReasonTargetRatio, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(8, cpu(0.1), withPolicy(func(p *Policy) { p.Down.StabilisationSeconds, p.Flap = 300, Flap{} }), withMemory(flaps(c.cycles)))
-			d, _ := s.decide(t)
-			r, _ := reason(d, ReasonFlapping)
-			if d.Target != c.target || d.Binding != c.binding || r.Numbers["window_seconds"] != c.window {
+			d, _ := c.scene.decide(t)
+			r, _ := reason(d, c.binding)
+			if d.Target != c.target || d.Binding != c.binding || (c.window != 0 && r.Numbers["window_seconds"] != c.window) {
 				t.Errorf("target %d by %s over %v s, want %d by %s over %v", d.Target, d.Binding, r.Numbers["window_seconds"], c.target, c.binding, c.window)
 			}
 		})
 	}
 }
 
-func TestAStepThatFollowsAStepInOneDirectionIsNoCycle(t *testing.T) {
+func TestCyclesRaiseTheFlapLevel(t *testing.T) {
 	t.Parallel()
-	g := deciding{memory: Memory{Changes: []Change{{*at(-900), 1, 2}, {*at(-800), 2, 4}, {*at(-700), 4, 3}, {*at(-600), 3, 2}, {*at(-500), 2, 5}, {*at(-400), 5, 6}}}}
-	if got := g.flapCycles(); got != 1 {
-		t.Errorf("%d cycles, want 1", got)
+	ups := func(pairs ...int) Memory { // counts at times, each a change from the one before
+		m := Memory{}
+		for i := 2; i < len(pairs); i += 2 {
+			m.Changes = append(m.Changes, Change{*at(pairs[i]), pairs[i-1], pairs[i+1]})
+		}
+		m.LastAt, m.LastFrom = at(-15), pairs[len(pairs)-1]
+		return m
+	}
+	for _, c := range []struct {
+		name   string
+		memory Memory
+		level  int // before
+		want   int
+	}{
+		{"the first cycle is none too many", ups(-3000, 4, -2900, 8, -2000, 4), 0, 0},
+		{"the second within the hour is", ups(-3000, 4, -2900, 8, -2000, 4, -1000, 8, -500, 4), 0, 1},
+		{"steps in one direction are no cycle", ups(-3000, 2, -2900, 8, -2000, 6, -1900, 5, -1000, 6, -900, 7, -500, 4), 0, 1},
+		{"while it is widened every cycle counts", ups(-3000, 4, -2900, 8, -2000, 4), 1, 2},
+		{"a cycle over an hour ago is forgotten", ups(-9000, 4, -8900, 8, -8000, 4, -1000, 8, -500, 4), 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(9, cpu(0.5), withPolicy(func(p *Policy) { p.Flap = Flap{} }), withMemory(func(m *Memory) {
+				*m = c.memory
+				if c.level > 0 {
+					m.FlapLevel, m.FlapAt = c.level, at(-60)
+				}
+			}))
+			if _, m := s.decide(t); m.FlapLevel != c.want || (c.want > c.level && !m.FlapAt.Equal(noon)) {
+				t.Errorf("level %d since %v, want %d", m.FlapLevel, m.FlapAt, c.want)
+			}
+		})
 	}
 }
 

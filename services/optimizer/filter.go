@@ -117,9 +117,10 @@ func (h *history) fill(samples []fleet.Sample, perPod bool) (fleet.Sample, bool)
 
 // level is half the newest sample and half the mean of the window, which suppresses peaks without hiding them, after
 // samples that stand alone were taken out. A lone low sample never lowers the level; a lone high one raises it only while
-// work is waiting. Two in a row are a new level, not outliers.
+// work is waiting. Two in a row are a new level, not outliers: on the way up the samples before it no longer count, so that
+// the first step is not too small; on the way down they do, since nobody waits for it.
 func (h *history) level(f Filter, queued bool) (float64, int) {
-	newest, rejected := h.v[h.n-1], 0
+	newest, rejected, risen := h.v[h.n-1], 0, false
 	median, limit := 0.0, math.Inf(1)
 	if f.OutlierMAD > 0 && h.n >= 5 {
 		var spread float64
@@ -129,6 +130,7 @@ func (h *history) level(f Filter, queued bool) (float64, int) {
 		if side != 0 && side != beyond(h.v[h.n-2], median, limit) && (side < 0 || !queued) {
 			newest, rejected = median, side
 		}
+		risen = side > 0 && rejected == 0
 	}
 	if f.WindowSeconds <= 0 {
 		return newest, rejected
@@ -137,6 +139,9 @@ func (h *history) level(f Filter, queued bool) (float64, int) {
 	sum, count := newest, 1.0
 	for i := h.n - 2; i >= 0 && h.at[i].After(from); i-- {
 		side := beyond(h.v[i], median, limit)
+		if risen && side <= 0 {
+			break
+		}
 		alone := side != 0 && side != beyond(h.v[i+1], median, limit) && (i == 0 || side != beyond(h.v[i-1], median, limit))
 		if !alone {
 			sum, count = sum+h.v[i], count+1

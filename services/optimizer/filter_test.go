@@ -32,8 +32,8 @@ func TestFilterCleansASignal(t *testing.T) {
 		{"half the newest, half the mean of the window", std, []float64{90, 10, 14, 12, 20}, false, 17, 0},
 		{"samples before the window do not count", std, []float64{99, 99, 10, 10, 10, 10}, false, 10, 0},
 		{"a lone spike does not raise the level", std, []float64{5, 5, 5, 5, 5, 50}, false, 5, 1},
-		{"a lone spike counts while work is waiting", std, []float64{5, 5, 5, 5, 5, 50}, true, 33.125, 0},
-		{"a second high sample is a new level", std, []float64{5, 5, 5, 5, 50, 50}, false, 38.75, 0},
+		{"a lone spike counts while work is waiting", std, []float64{5, 5, 5, 5, 5, 50}, true, 50, 0},
+		{"a second high sample is a new level", std, []float64{5, 5, 5, 5, 50, 50}, false, 50, 0},
 		{"a lone drop does not lower the level", std, []float64{50, 50, 50, 50, 50, 1}, false, 50, -1},
 		{"a lone drop does not lower the level while work is waiting either", std, []float64{50, 50, 50, 50, 50, 1}, true, 50, -1},
 		{"a second low sample is a new level", std, []float64{50, 50, 50, 50, 1, 1}, false, 13.25, 0},
@@ -120,8 +120,8 @@ func TestAnOutlierOnItsOwnMovesNothing(t *testing.T) {
 	}{
 		{"one dead sample does not scale down", newScene(4, filtered, cpu(0.5, 0.5, 0.5, 0.5, 0.5, 0.01)), 4},
 		{"one spike does not scale up", newScene(4, filtered, cpu(0.5, 0.5, 0.5, 0.5, 0.5, 1)), 4},
-		{"a spike with a second sample does", newScene(4, filtered, cpu(0.2, 0.2, 0.2, 0.2, 1, 1)), 7},
-		{"a spike with a queue does", newScene(4, filtered, cpu(0.2, 0.2, 0.2, 0.2, 0.2, 1), queue(5, 3)), 6},
+		{"a spike with a second sample does", newScene(4, filtered, cpu(0.2, 0.2, 0.2, 0.2, 1, 1)), 8},
+		{"a spike with a queue does", newScene(4, filtered, cpu(0.2, 0.2, 0.2, 0.2, 0.2, 1), queue(5, 3)), 8},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

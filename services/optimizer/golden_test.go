@@ -49,7 +49,7 @@ func TestAPlanAPersonCanRead(t *testing.T) {
 		gauge(fleet.SignalTTFTP99, 4, 1.1, 1.3, 1.9, 2.4, 3.1, 3.5), gauge(fleet.SignalRequestRate, 4, 40, 44, 49, 53, 58, 61))
 	add("chat/Deployment/image", "gpu-sm", 9, Memory{
 		Changes: []Change{{*at(-3000), 4, 8}, {*at(-2500), 8, 4}, {*at(-1900), 4, 9}, {*at(-1700), 9, 5}, {*at(-1000), 5, 9}},
-		LastUp:  at(-1000), LastDown: at(-1700), Recommendations: []Recommendation{{*at(-1000), 9}},
+		LastUp:  at(-1000), LastDown: at(-1700), FlapLevel: 1, FlapAt: at(-1000), Recommendations: []Recommendation{{*at(-1000), 9}},
 	}, gauge(fleet.SignalGPUSM, 4, 0.22, 0.2, 0.21, 0.2, 0.19, 0.2))
 	add("shop/Deployment/api", "static", 3, Memory{}, gauge(fleet.SignalCPURatio, 4, 0.8, 0.8, 0.81), withWriter("horizontal-pod-autoscaler", 200))
 	add("train/Deployment/worker", "batch", 0, Memory{}, queue(4, 23), gauge(fleet.SignalRunning, 4, 0))

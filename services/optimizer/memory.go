@@ -15,7 +15,7 @@ const appliedSoon = time.Minute
 // at returns the memory with nothing in it later than now: a clock that jumped back must not hold a workload for as long
 // as it jumped.
 func (m Memory) at(now time.Time) Memory {
-	for _, t := range []**time.Time{&m.LastUp, &m.LastDown, &m.QuietSince} {
+	for _, t := range [...]**time.Time{&m.LastUp, &m.LastDown, &m.QuietSince, &m.FlapAt} {
 		if *t != nil && (*t).After(now) {
 			v := now
 			*t = &v
@@ -48,6 +48,7 @@ func (g *deciding) seeChange() {
 		first++
 	}
 	m.Changes = m.Changes[first:]
+	m.calmed(g.policy.Flap, now)
 	if m.LastAt == nil || m.LastFrom == g.d.From {
 		return
 	}
@@ -55,7 +56,9 @@ func (g *deciding) seeChange() {
 	if since := now.Sub(*m.LastAt); m.LastTarget == g.d.From && since >= 0 && since <= appliedSoon {
 		at = *m.LastAt
 	}
+	before := m.cycles()
 	m.Changes = append(m.Changes[:len(m.Changes):len(m.Changes)], Change{At: at, From: m.LastFrom, To: g.d.From})
+	m.flapped(g.policy.Flap, before, now)
 	if g.d.From > m.LastFrom {
 		m.LastUp = &at
 	} else {

@@ -81,10 +81,11 @@ type Step struct {
 	PeriodSeconds int    `json:"period_seconds"` // 1..1800
 }
 
-// Flap widens the down-stabilisation when the target oscillates.
+// Flap widens the down-stabilisation when the count oscillates: from CyclesPerHour completed up-down-up cycles within an
+// hour on, and again with every further cycle; it narrows by one factor for every six hours without a cycle.
 type Flap struct {
-	CyclesPerHour int `json:"cycles_per_hour"` // default 2 completed up-down-up cycles; -1 off
-	WidenFactor   int `json:"widen_factor"`    // default 2, each time, at most an hour
+	CyclesPerHour int `json:"cycles_per_hour"` // default 2; -1 off
+	WidenFactor   int `json:"widen_factor"`    // default 2; the window is never over an hour
 }
 
 // LongTail sends an idle workload to its floor.
@@ -103,6 +104,9 @@ type Memory struct {
 	QuietSince      *time.Time       `json:"quiet_since,omitempty"`
 	LastUp          *time.Time       `json:"last_up,omitempty"`
 	LastDown        *time.Time       `json:"last_down,omitempty"`
+	// FlapLevel is by how many factors the down window is widened, FlapAt when that last changed.
+	FlapLevel int        `json:"flap_level,omitempty"`
+	FlapAt    *time.Time `json:"flap_at,omitempty"`
 	// Last is the previous decision in short, to tell news from repetition.
 	LastOutcome Outcome    `json:"last_outcome,omitempty"`
 	LastBinding ReasonCode `json:"last_binding,omitempty"`
