@@ -87,6 +87,7 @@ func New(cfg Config, deps Deps) (*Client, error) {
 	deps.Registry.MustRegister(seconds, waited, decide)
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &PlanWorker{DB: deps.DB, Prices: deps.Prices, Log: deps.Log, Took: decide})
+	river.AddWorker(workers, &Compact{DB: deps.DB})
 	river.AddWorker(workers, &CloseHour{DB: deps.DB, Prices: deps.Prices, Log: deps.Log})
 	river.AddWorker(workers, &CheckBudgets{DB: deps.DB, Currency: deps.Prices.Currency(), Log: deps.Log})
 	river.AddWorker(workers, &Deliver{DB: deps.DB, Secrets: deps.Secrets, Sender: deps.Sender, Log: deps.Log})
@@ -152,6 +153,11 @@ func NewEnqueuer(db *store.DB, log *slog.Logger) (*Enqueuer, error) {
 // to another one.
 func (e *Enqueuer) PlanSoon(ctx context.Context, tx *store.Tx, cluster fleet.ClusterID) error {
 	return e.insert(ctx, tx, PlanArgs{Tenant: tx.Tenant, Cluster: cluster})
+}
+
+// CompactSoon asks for chunks and roll-ups of what the cluster reported.
+func (e *Enqueuer) CompactSoon(ctx context.Context, tx *store.Tx, cluster fleet.ClusterID) error {
+	return e.insert(ctx, tx, CompactArgs{Tenant: tx.Tenant, Cluster: cluster})
 }
 
 // CloseSoon asks to cost the hours of the cluster that are due.

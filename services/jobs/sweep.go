@@ -59,6 +59,15 @@ func (w *Sweep) Work(ctx context.Context, _ *river.Job[SweepArgs]) error {
 
 func (w *Sweep) tenant(ctx context.Context, tx *store.Tx) error {
 	client := river.ClientFromContext[pgx.Tx](ctx)
+	dirty, err := store.DirtyClusters(ctx, tx)
+	if err != nil {
+		return err
+	}
+	for _, id := range dirty {
+		if _, err := client.InsertTx(ctx, tx.PGX(), CompactArgs{Tenant: tx.Tenant, Cluster: id}, nil); err != nil {
+			return fmt.Errorf("enqueue compaction: %w", err)
+		}
+	}
 	for after := ""; ; {
 		clusters, err := store.Clusters(ctx, tx, after, 500)
 		if err != nil {

@@ -47,7 +47,7 @@ func newService(ctx context.Context, cfg config, demo httpapi.DemoControl) (*ser
 	if s.sealer, err = auth.NewSealer(cfg.secretKey); err != nil {
 		return nil, err
 	}
-	if s.keys, err = auth.NewKeyring(ctx, keyStore{db}, s.sealer); err != nil {
+	if s.keys, err = auth.NewKeyring(ctx, httpapi.SigningKeys(db), s.sealer); err != nil {
 		return nil, err
 	}
 	if s.queue, err = jobs.NewEnqueuer(db, cfg.log); err != nil {
@@ -61,30 +61,6 @@ func newService(ctx context.Context, cfg config, demo httpapi.DemoControl) (*ser
 		DB: db, Queue: s.queue, Keys: s.keys, Sealer: s.sealer, Log: cfg.log, Registry: s.registry, Demo: demo,
 	})
 	return s, nil
-}
-
-// keyStore keeps the agents' signing keys in the database.
-type keyStore struct{ db *store.DB }
-
-// Rotate implements auth.KeyStore.
-func (k keyStore) Rotate(ctx context.Context, next func(time.Time, []auth.SigningKey) (*auth.SigningKey, error)) ([]auth.SigningKey, error) {
-	rows, err := k.db.RotateSigningKeys(ctx, func(now time.Time, have []store.SigningKey) (*store.SigningKey, error) {
-		known := make([]auth.SigningKey, len(have))
-		for i, r := range have {
-			known[i] = auth.SigningKey(r)
-		}
-		made, err := next(now, known)
-		if made == nil || err != nil {
-			return nil, err
-		}
-		row := store.SigningKey(*made)
-		return &row, nil
-	})
-	out := make([]auth.SigningKey, len(rows))
-	for i, r := range rows {
-		out[i] = auth.SigningKey(r)
-	}
-	return out, err
 }
 
 // runDoor serves HTTP until ctx ends: streams are told first, requests get ten seconds.

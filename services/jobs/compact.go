@@ -1,0 +1,57 @@
+package jobs
+
+import (
+	"context"
+	"time"
+
+	"github.com/riverqueue/river"
+
+	"plimsoll.dev/services/fleet"
+	"plimsoll.dev/services/store"
+)
+
+// CompactArgs asks to make chunks and roll-ups of a cluster's dirty blocks.
+type CompactArgs struct {
+	Tenant  fleet.TenantID  `json:"tenant" river:"unique"`
+	Cluster fleet.ClusterID `json:"cluster" river:"unique"`
+}
+
+// Kind implements river.JobArgs.
+func (CompactArgs) Kind() string { return "compact" }
+
+// InsertOpts implements river.JobArgsWithInsertOpts: one job per cluster waits or runs at a time; what it misses, the next report or
+// sweep asks for.
+func (CompactArgs) InsertOpts() river.InsertOpts {
+	return river.InsertOpts{Queue: queueBulk, UniqueOpts: river.UniqueOpts{ByArgs: true, ByState: waiting}, MaxAttempts: 5}
+}
+
+// Compact makes chunks and roll-ups, one transaction per block of two hours, each idempotent.
+type Compact struct {
+	river.WorkerDefaults[CompactArgs]
+	DB *store.DB
+}
+
+// Timeout of one job: weeks of history fit.
+func (*Compact) Timeout(*river.Job[CompactArgs]) time.Duration { return 5 * time.Minute }
+
+// Work implements river.Worker.
+func (w *Compact) Work(ctx context.Context, job *river.Job[CompactArgs]) error {
+	var blocks []time.Time
+	err := w.DB.Tenant(ctx, job.Args.Tenant, func(tx *store.Tx) (err error) {
+		blocks, err = store.DirtyBlocks(ctx, tx, job.Args.Cluster)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, block := range blocks {
+		err := w.DB.Tenant(ctx, job.Args.Tenant, func(tx *store.Tx) error {
+			_, err := store.CompactBlock(ctx, tx, job.Args.Cluster, block)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
