@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -72,16 +73,18 @@ type DemoControl interface {
 
 // Server answers HTTP/1.1 and HTTP/2 on one port.
 type Server struct {
-	cfg     Config
-	deps    Deps
-	router  chi.Router
-	api     huma.API
-	broker  *broker
-	metrics *metrics
-	session *sessions
-	prices  *market.PriceBook
-	closing context.Context // ends when the process shuts down: long-lived handlers must watch it
-	close   context.CancelFunc
+	cfg           Config
+	deps          Deps
+	router        chi.Router
+	api           huma.API
+	broker        *broker
+	metrics       *metrics
+	session       *sessions
+	prices        *market.PriceBook
+	listeners     atomic.Int64    // dashboards with an open event stream
+	conversations atomic.Int64    // agents with an open stream or watch
+	closing       context.Context // ends when the process shuts down: long-lived handlers must watch it
+	close         context.CancelFunc
 }
 
 // New builds the server. Close ends its streams and background work.

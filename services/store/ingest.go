@@ -51,6 +51,10 @@ type Outcome struct {
 	Result   string // accepted, duplicate, malformed, too_large, gap, fenced: the label of the counter
 }
 
+// Controls says whether this is the stream of the agent that speaks for the cluster: it gets plans, and its observations lead to
+// some. Others (a node's, an imported history) only tell.
+func (s *Source) Controls() bool { return s.Stream == mainStream }
+
 // Consumed says whether the stream goes on after this report.
 func (o Outcome) Consumed() bool {
 	switch o.Code {
@@ -62,6 +66,7 @@ func (o Outcome) Consumed() bool {
 
 const (
 	maxStreamName     = 253 + 8 // "node/" and a DNS name
+	mainStream        = "controller"
 	notifyEvery       = time.Second
 	compactEvery      = time.Minute // of data time
 	compactEveryLeast = 2 * time.Second
@@ -190,10 +195,9 @@ func nonNil(s []string) []string {
 }
 
 // Ingest stores reports of the stream, in order, each exactly once. The answers are in the order of the reports. An error means
-// that the database is away and nothing is known about the reports: the agent sends them again. Reports that follow one another
-// are stored in one transaction.
-func (s *Source) Ingest(ctx context.Context, reports []*agentv1.Report, queue IngestQueue) ([]Outcome, error) {
-	now := time.Now().UTC()
+// that the database is away and nothing is known about the reports without an answer: the agent sends them again. Reports that
+// follow one another are stored in one transaction. now is our clock, against which times of real clusters are held.
+func (s *Source) Ingest(ctx context.Context, now time.Time, reports []*agentv1.Report, queue IngestQueue) ([]Outcome, error) {
 	out := make([]Outcome, 0, len(reports))
 	for len(reports) > 0 {
 		run := following(reports)
@@ -213,6 +217,15 @@ func (s *Source) Ingest(ctx context.Context, reports []*agentv1.Report, queue In
 		reports = reports[len(run):]
 	}
 	return out, nil
+}
+
+// Refuse consumes a report that could not even be read: the watermark goes past it, so that the stream goes on.
+func (s *Source) Refuse(ctx context.Context, seq uint64, code agentv1.RejectCode, detail string) (Outcome, error) {
+	out, err := s.store(ctx, []*prepared{{seq: seq, code: code, detail: detail}}, nil)
+	if err != nil {
+		return Outcome{}, err
+	}
+	return out[0], nil
 }
 
 // following returns the first reports whose sequence numbers have no hole.
@@ -443,4 +456,23 @@ INSERT INTO rollup_dirty (tenant_id, cluster_id, block_at, marked_at) VALUES ($1
 ON CONFLICT (tenant_id, cluster_id, block_at) DO UPDATE SET marked_at = excluded.marked_at, marks = rollup_dirty.marks + 1`,
 			tx.Tenant, cluster, block, tx.Now)
 	}
+}
+
+// AgentAllowed says whether an agent of the cluster may have a fresh credential: it enrolled with a token that nobody revoked.
+func AgentAllowed(ctx context.Context, tx *Tx, cluster fleet.ClusterID) (allowed bool, err error) {
+	err = tx.pgx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM enrolment_token WHERE tenant_id = $1 AND cluster_id = $2 AND used_at IS NOT NULL AND revoked_at IS NULL)`,
+		tx.Tenant, cluster).Scan(&allowed)
+	if err != nil {
+		return false, fmt.Errorf("look for the agent's enrolment: %w", err)
+	}
+	return allowed, nil
+}
+
+// AgentConfig is what the agent shall do by default now.
+func AgentConfig(ctx context.Context, tx *Tx, cluster fleet.ClusterID) (*agentv1.Config, error) {
+	c := &agentv1.Config{}
+	if err := tx.pgx.QueryRow(ctx, `SELECT mode, frozen FROM cluster WHERE tenant_id = $1 AND id = $2`, tx.Tenant, cluster).Scan(&c.Mode, &c.Frozen); err != nil {
+		return nil, notFound(err, "cluster")
+	}
+	return c, nil
 }

@@ -288,7 +288,7 @@ func (s *Source) prepareObservation(now time.Time, p *prepared, o *agentv1.Obser
 		return bad("the observation cannot be kept")
 	}
 	at, seq := millis(o.GetAtMs()), int64(p.seq) //nolint:gosec // bounded by commit
-	p.speed, p.plan, p.news = o.GetClockSpeed(), true, true
+	p.speed, p.plan, p.news = o.GetClockSpeed(), s.Controls(), true
 	p.queue = func(b *pgx.Batch, tx *Tx) {
 		b.Queue(`INSERT INTO observation (tenant_id, cluster_id, at, stream, epoch, seq, body) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
 			tx.Tenant, s.Cluster, at, s.Stream, s.Epoch, seq, body)

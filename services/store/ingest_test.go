@@ -89,7 +89,7 @@ func (s site) open(t testing.TB, h *agentv1.Hello) *store.Source {
 
 func ingest(t testing.TB, src *store.Source, reports ...*agentv1.Report) []store.Outcome {
 	t.Helper()
-	out, err := src.Ingest(context.Background(), reports, nil)
+	out, err := src.Ingest(context.Background(), day, reports, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,13 +58,13 @@ const (
 func (db *DB) Listen(ctx context.Context, resync func(), event func(Event), lost func(error)) error {
 	pause := listenPause
 	for {
-		started := time.Now()
-		err := db.listenOnce(ctx, resync, event)
+		listening := false
+		err := db.listenOnce(ctx, func() { listening = true; resync() }, event)
 		if ctx.Err() != nil {
 			return nil
 		}
 		lost(err)
-		if time.Since(started) > listenMaxPause {
+		if listening {
 			pause = listenPause
 		}
 		select {
