@@ -25,6 +25,7 @@ import (
 	"plimsoll.dev/services/auth"
 	"plimsoll.dev/services/devdb"
 	"plimsoll.dev/services/fleet"
+	"plimsoll.dev/services/httpapi"
 	"plimsoll.dev/services/store"
 )
 
@@ -115,7 +116,11 @@ func runDev(ctx context.Context, f devFlags, log *slog.Logger, stdout io.Writer)
 	defer stopParts()
 	group, parts := errgroup.WithContext(parts)
 	demo := &demoSwitch{}
-	svc, err := newService(parts, cfg, demo)
+	var control httpapi.DemoControl // nil without a demo cluster: the API then knows no speed
+	if f.demo {
+		control = demo
+	}
+	svc, err := newService(parts, cfg, control)
 	if err != nil {
 		listener.Close()
 		return err
