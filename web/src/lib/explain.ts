@@ -1,0 +1,118 @@
+// Sentences about decisions, made from reason codes and numbers. The service sends no text, so both languages say the same.
+import type { TFunction } from "i18next";
+import { type Decision, type DecisionDetail, REASON_CODES, type Reason, type ReasonCode } from "../api/decisions";
+import type { Format } from "./format";
+import { signalName, signalValue } from "./signal";
+
+function known(code: string): ReasonCode | undefined {
+  return REASON_CODES.find((c) => c === code);
+}
+
+/** A reason's short name; a code that this page does not know is shown as it is. */
+export function reasonName(t: TFunction, code: string): string {
+  const reason = known(code);
+  return reason ? t(`reason.${reason}`) : code;
+}
+
+/** What a decision does, in one sentence. */
+export function decisionSummary(
+  t: TFunction,
+  f: Format,
+  d: Pick<Decision, "outcome" | "from" | "needed" | "target">,
+): string {
+  const values = { from: f.integer(d.from), target: f.integer(d.target), needed: f.integer(d.needed) };
+  if (d.outcome === "hold" && d.needed !== d.from) return t("decisions.summary.holdNeeded", values);
+  return t(`decisions.summary.${d.outcome}`, values);
+}
+
+/** The reason that settled the count. */
+export function bindingReason(d: DecisionDetail): Reason | undefined {
+  return d.reasons.find((r) => r.binding) ?? d.reasons.findLast((r) => r.code === d.binding);
+}
+
+/** The numbers of a reason as words for its sentence. A number that is absent reads as a dash, never as zero. */
+function words(t: TFunction, f: Format, r: Reason) {
+  const n = r.numbers;
+  const dash = "–";
+  const have = (name: string, show: (v: number) => string) => {
+    const value = n[name];
+    return value === undefined ? dash : show(value);
+  };
+  const measured = (v: number) => (r.signal ? signalValue(t, f, r.signal, v) : f.number(v));
+  return {
+    signal: r.signal ? signalName(t, r.signal) : dash,
+    from: f.integer(r.from),
+    to: f.integer(r.to),
+    value: have("value", measured),
+    target: have("target", measured),
+    threshold: have("threshold", measured),
+    ratio: have("ratio", f.number),
+    tolerance: have("tolerance", f.percent),
+    pods: have("pods", f.integer),
+    waiting: have("waiting", f.number),
+    running: have("running", f.number),
+    perReplica: have("target_per_replica", f.number),
+    age: have("age_seconds", f.duration),
+    maxAge: have("max_age_seconds", f.duration),
+    rules: have("rules", f.integer),
+    signals: have("signals", f.integer),
+    notFresh: have("not_fresh", f.integer),
+    starting: have("starting", f.integer),
+    since: have("since_seconds", f.duration),
+    cooldown: have("cooldown_seconds", f.duration),
+    window: have("window_seconds", f.duration),
+    base: have("base_seconds", f.duration),
+    recommendation: have("recommendation", f.integer),
+    limit: have("limit", f.integer),
+    cycles: have("cycles", f.integer),
+    quiet: have("quiet_seconds", f.duration),
+    use: have("use", f.percent),
+    useRatio: have("use_ratio", f.percent),
+    min: have("min", f.integer),
+    max: have("max", f.integer),
+    needed: have("needed", f.integer),
+    until: r.until ? f.dateTime(r.until) : dash,
+  };
+}
+
+type Variant = keyof typeof import("../locales/en").en.reasonText;
+
+/** Some reasons are said in more than one way, depending on the numbers that came with them. */
+function variant(r: Reason, code: ReasonCode): Variant {
+  const has = (name: string) => r.numbers[name] !== undefined;
+  switch (code) {
+    case "queue":
+      if (has("age_seconds")) return "queue_age";
+      return has("running") ? "queue_running" : "queue";
+    case "steady":
+      if (has("starting")) return "steady_starting";
+      return has("value") ? "steady_latency" : "steady";
+    case "stabilisation":
+      return r.to < r.from ? "stabilisation_up" : "stabilisation";
+    case "max_replicas":
+      return has("not_fresh") ? "max_blind" : "max_replicas";
+    case "conflict":
+      return has("age_seconds") ? "conflict" : "conflict_plain";
+    default:
+      return code;
+  }
+}
+
+/** One step of the way, in one sentence with its numbers. */
+export function reasonText(t: TFunction, f: Format, r: Reason): string {
+  const code = known(r.code);
+  if (!code) {
+    const numbers = Object.entries(r.numbers)
+      .map(([name, value]) => `${name} ${f.number(value)}`)
+      .sort()
+      .join(", ");
+    return t("reasonText.unknown", { code: r.code, numbers });
+  }
+  const sentences = [t(`reasonText.${variant(r, code)}`, words(t, f, r))];
+  if (code === "target_ratio" || code === "within_tolerance" || code === "unready_pods" || code === "queue") {
+    const { missing, unready } = r.numbers;
+    if (missing) sentences.push(t("reasonNote.missing", { value: f.integer(missing) }));
+    if (unready) sentences.push(t("reasonNote.unready", { value: f.integer(unready) }));
+  }
+  return sentences.join(" ");
+}

@@ -1,0 +1,155 @@
+import type { QueryClient } from "@tanstack/react-query";
+import {
+  createRootRouteWithContext,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  type RouterHistory,
+  redirect,
+} from "@tanstack/react-router";
+import { meQuery } from "./api/me";
+import { isProblem } from "./api/problem";
+import { Crash, NotFound } from "./routes/errors";
+import { Layout } from "./routes/layout";
+import { OverviewPage } from "./routes/overview";
+import * as search from "./routes/search";
+import { SignInPage } from "./routes/sign-in";
+
+const rootRoute = createRootRouteWithContext<{ queries: QueryClient }>()({
+  notFoundComponent: NotFound,
+});
+
+const signInRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: "/sign-in",
+  validateSearch: search.signIn,
+  component: SignInPage,
+});
+
+/** Everything that needs somebody signed in. */
+const layoutRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  id: "signed-in",
+  component: Layout,
+  beforeLoad: async ({ context, location }) => {
+    try {
+      await context.queries.ensureQueryData(meQuery);
+    } catch (error) {
+      if (isProblem(error, 401)) throw redirect({ to: "/sign-in", search: { next: location.href } });
+      throw error;
+    }
+  },
+  errorComponent: Crash,
+});
+
+const parent = () => layoutRoute;
+
+const overviewRoute = createRoute({ getParentRoute: parent, path: "/", component: OverviewPage });
+const clustersRoute = createRoute({
+  getParentRoute: parent,
+  path: "/clusters",
+  validateSearch: search.clusters,
+  component: lazyRouteComponent(() => import("./routes/clusters"), "ClustersPage"),
+});
+const clusterRoute = createRoute({
+  getParentRoute: parent,
+  path: "/clusters/$id",
+  validateSearch: search.cluster,
+  component: lazyRouteComponent(() => import("./routes/cluster"), "ClusterPage"),
+});
+const workloadsRoute = createRoute({
+  getParentRoute: parent,
+  path: "/workloads",
+  validateSearch: search.workloads,
+  component: lazyRouteComponent(() => import("./routes/workloads"), "WorkloadsPage"),
+});
+const workloadRoute = createRoute({
+  getParentRoute: parent,
+  path: "/workloads/$id",
+  validateSearch: search.workload,
+  component: lazyRouteComponent(() => import("./routes/workload"), "WorkloadPage"),
+});
+const decisionsRoute = createRoute({
+  getParentRoute: parent,
+  path: "/decisions",
+  validateSearch: search.decisions,
+  component: lazyRouteComponent(() => import("./routes/decisions"), "DecisionsPage"),
+});
+const decisionRoute = createRoute({
+  getParentRoute: parent,
+  path: "/decisions/$id",
+  component: lazyRouteComponent(() => import("./routes/decision"), "DecisionPage"),
+});
+const approvalsRoute = createRoute({
+  getParentRoute: parent,
+  path: "/approvals",
+  component: lazyRouteComponent(() => import("./routes/approvals"), "ApprovalsPage"),
+});
+const costRoute = createRoute({
+  getParentRoute: parent,
+  path: "/cost",
+  validateSearch: search.cost,
+  component: lazyRouteComponent(() => import("./routes/cost"), "CostPage"),
+});
+const budgetsRoute = createRoute({
+  getParentRoute: parent,
+  path: "/budgets",
+  component: lazyRouteComponent(() => import("./routes/budgets"), "BudgetsPage"),
+});
+const webhooksRoute = createRoute({
+  getParentRoute: parent,
+  path: "/webhooks",
+  validateSearch: search.webhooks,
+  component: lazyRouteComponent(() => import("./routes/webhooks"), "WebhooksPage"),
+});
+const alertsRoute = createRoute({
+  getParentRoute: parent,
+  path: "/alerts",
+  validateSearch: search.alerts,
+  component: lazyRouteComponent(() => import("./routes/alerts"), "AlertsPage"),
+});
+const settingsRoute = createRoute({
+  getParentRoute: parent,
+  path: "/settings",
+  validateSearch: search.settings,
+  component: lazyRouteComponent(() => import("./routes/settings"), "SettingsPage"),
+});
+
+const routeTree = rootRoute.addChildren([
+  signInRoute,
+  layoutRoute.addChildren([
+    overviewRoute,
+    clustersRoute,
+    clusterRoute,
+    workloadsRoute,
+    workloadRoute,
+    decisionsRoute,
+    decisionRoute,
+    approvalsRoute,
+    costRoute,
+    budgetsRoute,
+    webhooksRoute,
+    alertsRoute,
+    settingsRoute,
+  ]),
+]);
+
+export function makeRouter(queries: QueryClient, history?: RouterHistory) {
+  return createRouter({
+    routeTree,
+    context: { queries },
+    history,
+    defaultPreload: "intent",
+    defaultPreloadStaleTime: 0,
+    defaultErrorComponent: Crash,
+    scrollRestoration: true,
+  });
+}
+
+export type PlimsollRouter = ReturnType<typeof makeRouter>;
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: PlimsollRouter;
+  }
+}

@@ -1,0 +1,3 @@
+export function ClustersPage() {
+  return null;
+}

@@ -1,0 +1,3 @@
+export function DecisionPage() {
+  return null;
+}

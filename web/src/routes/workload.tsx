@@ -1,0 +1,3 @@
+export function WorkloadPage() {
+  return null;
+}
