@@ -91,7 +91,7 @@ func startDemo(ctx context.Context, cfg demoConfig) (*demo, error) {
 	if d.door, err = openDoor(ctx, d, cfg.Listen); err != nil {
 		return nil, fmt.Errorf("demo: %w", err)
 	}
-	d.clock = newDemoClock(cfg.now(), d.world.Now(), cfg.Speed)
+	d.clock = newDemoClock(cfg.now(), latest(cfg.now(), d.world.Now()), cfg.Speed)
 	loop, cancel := context.WithCancel(ctx)
 	d.cancel = cancel
 	go d.run(loop)
