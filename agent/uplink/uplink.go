@@ -182,7 +182,10 @@ func (u *Uplink) dial(ctx context.Context, id Identity) (link, *agentv1.StreamRe
 	}
 	pl, pfirst, perr := u.greet(ctx, id, TransportPush)
 	if perr != nil {
-		return nil, nil, err // the service is away, not the protocol: say the first reason
+		if !mayBeProxy(perr) {
+			err = perr // the service itself said no
+		}
+		return nil, nil, err
 	}
 	u.pushUntil = time.Now().Add(u.cfg.StreamRetry)
 	u.log.Info("the stream does not get through; using push and watch", "reason", plain(err))
