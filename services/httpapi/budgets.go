@@ -58,7 +58,8 @@ type budgetBody struct {
 	Webhook    string           `json:"webhook_id,omitempty" format:"uuid"`
 }
 
-type budgetPath struct {
+// BudgetPath names a budget. Exported because huma passes over embedded types that are not.
+type BudgetPath struct {
 	ID fleet.BudgetID `path:"id" format:"uuid"`
 }
 
@@ -106,7 +107,7 @@ func (s *Server) listBudgets(ctx context.Context, p auth.Principal, _ *struct{})
 	return out, err
 }
 
-func (s *Server) getBudget(ctx context.Context, p auth.Principal, in *budgetPath) (*struct{ Body BudgetDetail }, error) {
+func (s *Server) getBudget(ctx context.Context, p auth.Principal, in *BudgetPath) (*struct{ Body BudgetDetail }, error) {
 	out := &struct{ Body BudgetDetail }{}
 	err := s.deps.DB.Tenant(ctx, p.Tenant, func(tx *store.Tx) error {
 		b, err := store.LoadBudget(ctx, tx, in.ID)
@@ -124,7 +125,7 @@ func (s *Server) createBudget(ctx context.Context, p auth.Principal, in *struct{
 }
 
 func (s *Server) putBudget(ctx context.Context, p auth.Principal, in *struct {
-	budgetPath
+	BudgetPath
 	Body budgetBody
 }) (*struct{ Body Budget }, error) {
 	return s.saveBudget(ctx, p, in.ID, in.Body, "budget.change")
@@ -180,7 +181,7 @@ func (b budgetBody) read(id fleet.BudgetID) (store.Budget, error) {
 		Thresholds: slices.Compact(thresholds), Webhook: b.Webhook}, nil
 }
 
-func (s *Server) deleteBudget(ctx context.Context, p auth.Principal, in *budgetPath) (*struct{}, error) {
+func (s *Server) deleteBudget(ctx context.Context, p auth.Principal, in *BudgetPath) (*struct{}, error) {
 	return nil, s.deps.DB.Tenant(ctx, p.Tenant, func(tx *store.Tx) error {
 		if err := store.DeleteBudget(ctx, tx, in.ID); err != nil {
 			return err

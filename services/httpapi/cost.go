@@ -86,15 +86,17 @@ type CostSummary struct {
 	Catalogue     string     `json:"catalogue" doc:"date of the price catalogue"`
 }
 
-type costFilter struct {
+// CostFilter narrows what is summed. Exported because huma passes over embedded types that are not.
+type CostFilter struct {
 	Cluster   fleet.ClusterID  `query:"cluster" format:"uuid"`
 	Namespace string           `query:"namespace" maxLength:"253" doc:"idle belongs to no namespace or team"`
 	Team      string           `query:"team" maxLength:"253"`
 	Workload  fleet.WorkloadID `query:"workload" format:"uuid"`
 }
 
-type costScope struct {
-	costFilter
+// CostScope is a CostFilter over a span of time. Exported because huma passes over embedded types that are not.
+type CostScope struct {
+	CostFilter
 	From      time.Time `query:"from" doc:"default: 30 days before to; whole UTC days unless step is hour"`
 	To        time.Time `query:"to" doc:"default: the tenant's newest data"`
 	Aggregate string    `query:"aggregate" default:"team" maxLength:"80" pattern:"^(team|namespace|workload|cluster|kind|purchase|resource|label:.+)$" doc:"team, namespace, workload, cluster, kind, purchase, resource or label:KEY"`
@@ -118,7 +120,7 @@ const (
 )
 
 // query turns the input into what the store understands, with whole steps.
-func (in costScope) query(ctx context.Context, tx *store.Tx, step time.Duration) (store.CostQuery, error) {
+func (in CostScope) query(ctx context.Context, tx *store.Tx, step time.Duration) (store.CostQuery, error) {
 	q := store.CostQuery{From: in.From.UTC(), To: in.To.UTC(), Hourly: step == time.Hour, Aggregate: in.Aggregate, Cluster: in.Cluster,
 		Namespace: in.Namespace, Team: in.Team, Workload: in.Workload, Buckets: true}
 	if in.To.IsZero() {
@@ -268,7 +270,7 @@ func fold(groups []*costGroup, limit int) []*costGroup {
 }
 
 func (s *Server) getAllocations(ctx context.Context, p auth.Principal, in *struct {
-	costScope
+	CostScope
 	Limit int `query:"limit" minimum:"1" maximum:"5000" default:"500"`
 }) (*struct{ Body Allocations }, error) {
 	out := &struct{ Body Allocations }{}

@@ -10,7 +10,7 @@ import (
 )
 
 func (s *Server) getCostTimeseries(ctx context.Context, p auth.Principal, in *struct {
-	costScope
+	CostScope
 	Step  string `query:"step" enum:"day,hour" default:"day" doc:"hour: at most 31 days"`
 	Limit int    `query:"limit" minimum:"1" maximum:"50" default:"8" doc:"series of workloads, the rest is summed as \"other\""`
 }) (*struct{ Body CostTimeseries }, error) {
@@ -47,7 +47,7 @@ func (s *Server) getCostTimeseries(ctx context.Context, p auth.Principal, in *st
 }
 
 func (s *Server) getCostSummary(ctx context.Context, p auth.Principal, in *struct {
-	costFilter
+	CostFilter
 }) (*struct{ Body CostSummary }, error) {
 	out := &struct{ Body CostSummary }{}
 	err := s.deps.DB.Tenant(ctx, p.Tenant, func(tx *store.Tx) error {

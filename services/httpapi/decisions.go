@@ -59,7 +59,8 @@ type DecisionPlan struct {
 	InputHash  string       `json:"input_hash" doc:"SHA-256 of the stored input, hex"`
 }
 
-type decisionPath struct {
+// DecisionPath names a decision. Exported because huma passes over embedded types that are not.
+type DecisionPath struct {
 	ID fleet.DecisionID `path:"id" format:"uuid"`
 }
 
@@ -135,7 +136,7 @@ func (s *Server) showDecision(d store.DecisionRow) Decision {
 		DecidedBy: d.DecidedBy, DecidedAt: d.DecidedAt, Before: d.Before, After: d.After, ResultCode: d.ResultCode, ResultDetail: d.ResultDetail, FinishedAt: d.FinishedAt}
 }
 
-func (s *Server) getDecision(ctx context.Context, p auth.Principal, in *decisionPath) (*struct{ Body DecisionExplained }, error) {
+func (s *Server) getDecision(ctx context.Context, p auth.Principal, in *DecisionPath) (*struct{ Body DecisionExplained }, error) {
 	out := &struct{ Body DecisionExplained }{}
 	err := s.deps.DB.Tenant(ctx, p.Tenant, func(tx *store.Tx) error {
 		d, err := store.DecisionByID(ctx, tx, in.ID)
@@ -152,12 +153,12 @@ func (s *Server) getDecision(ctx context.Context, p auth.Principal, in *decision
 	return out, err
 }
 
-func (s *Server) approveDecision(ctx context.Context, p auth.Principal, in *decisionPath) (*decisionAnswer, error) {
+func (s *Server) approveDecision(ctx context.Context, p auth.Principal, in *DecisionPath) (*decisionAnswer, error) {
 	return s.resolve(ctx, p, in.ID, true, "")
 }
 
 func (s *Server) rejectDecision(ctx context.Context, p auth.Principal, in *struct {
-	decisionPath
+	DecisionPath
 	Body struct {
 		Reason string `json:"reason,omitempty" maxLength:"1000"`
 	}
@@ -184,7 +185,7 @@ func (s *Server) resolve(ctx context.Context, p auth.Principal, id fleet.Decisio
 
 // recomputeDecision decides again from what was stored. optimizer.Decide is pure, so anything but equality is a defect worth an
 // alarm: the arch test allows this one call outside jobs and replay.
-func (s *Server) recomputeDecision(ctx context.Context, p auth.Principal, in *decisionPath) (*struct {
+func (s *Server) recomputeDecision(ctx context.Context, p auth.Principal, in *DecisionPath) (*struct {
 	Body struct {
 		Equal bool `json:"equal" doc:"the stored input gives the stored decision, byte for byte"`
 	}

@@ -51,7 +51,7 @@ func (s *Server) registerPolicies() {
 		auth.RoleViewer, s.listPresets)
 }
 
-func (s *Server) getPolicy(ctx context.Context, p auth.Principal, in *workloadPath) (*policyAnswer, error) {
+func (s *Server) getPolicy(ctx context.Context, p auth.Principal, in *WorkloadPath) (*policyAnswer, error) {
 	var versions []store.PolicyVersion
 	err := s.deps.DB.Tenant(ctx, p.Tenant, func(tx *store.Tx) error {
 		if _, err := loadWorkload(ctx, tx, in.ID); err != nil {
@@ -83,7 +83,7 @@ func showPolicy(v store.PolicyVersion) *policyAnswer {
 	return out
 }
 
-func (s *Server) listPolicyVersions(ctx context.Context, p auth.Principal, in *workloadPath) (*struct {
+func (s *Server) listPolicyVersions(ctx context.Context, p auth.Principal, in *WorkloadPath) (*struct {
 	Body struct {
 		Items []PolicyVersion `json:"items"`
 	}
@@ -108,7 +108,7 @@ func (s *Server) listPolicyVersions(ctx context.Context, p auth.Principal, in *w
 }
 
 func (s *Server) putPolicy(ctx context.Context, p auth.Principal, in *struct {
-	workloadPath
+	WorkloadPath
 	IfMatch string `header:"If-Match" doc:"the ETag of the version that was edited; without it the newest is replaced"`
 	Body    struct {
 		Document string `json:"document" minLength:"1" maxLength:"65536" doc:"YAML"`

@@ -50,7 +50,8 @@ type AddressChecker interface {
 	Check(rawURL string) error
 }
 
-type webhookPath struct {
+// WebhookPath names a webhook. Exported because huma passes over embedded types that are not.
+type WebhookPath struct {
 	ID string `path:"id" format:"uuid"`
 }
 
@@ -131,7 +132,7 @@ func (s *Server) webhookAddress(rawURL string) error {
 	return notify.New(notify.Config{}).Check(rawURL)
 }
 
-func (s *Server) deleteWebhook(ctx context.Context, p auth.Principal, in *webhookPath) (*struct{}, error) {
+func (s *Server) deleteWebhook(ctx context.Context, p auth.Principal, in *WebhookPath) (*struct{}, error) {
 	return nil, s.deps.DB.Tenant(ctx, p.Tenant, func(tx *store.Tx) error {
 		if err := store.DisableWebhook(ctx, tx, in.ID); err != nil {
 			return err
@@ -140,7 +141,7 @@ func (s *Server) deleteWebhook(ctx context.Context, p auth.Principal, in *webhoo
 	})
 }
 
-func (s *Server) testWebhook(ctx context.Context, p auth.Principal, in *webhookPath) (*deliveryAnswer, error) {
+func (s *Server) testWebhook(ctx context.Context, p auth.Principal, in *WebhookPath) (*deliveryAnswer, error) {
 	return s.send(ctx, p, func(tx *store.Tx) (store.Delivery, error) {
 		hook, err := store.LoadWebhook(ctx, tx, in.ID)
 		if err != nil {
@@ -152,7 +153,7 @@ func (s *Server) testWebhook(ctx context.Context, p auth.Principal, in *webhookP
 }
 
 func (s *Server) redeliver(ctx context.Context, p auth.Principal, in *struct {
-	webhookPath
+	WebhookPath
 	Delivery string `path:"delivery" format:"uuid"`
 }) (*deliveryAnswer, error) {
 	return s.send(ctx, p, func(tx *store.Tx) (store.Delivery, error) {
@@ -190,7 +191,7 @@ func (s *Server) send(ctx context.Context, p auth.Principal, make func(*store.Tx
 }
 
 func (s *Server) listDeliveries(ctx context.Context, p auth.Principal, in *struct {
-	webhookPath
+	WebhookPath
 	Cursor string `query:"cursor" maxLength:"200"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50"`
 }) (*struct {

@@ -84,7 +84,8 @@ type workloadCursor struct {
 	ID  fleet.WorkloadID `json:"i"`
 }
 
-type workloadPath struct {
+// WorkloadPath names a workload. Exported because huma passes over embedded types that are not.
+type WorkloadPath struct {
 	ID fleet.WorkloadID `path:"id" format:"uuid"`
 }
 
@@ -131,7 +132,7 @@ func (s *Server) listWorkloads(ctx context.Context, p auth.Principal, in *struct
 	return out, err
 }
 
-func (s *Server) getWorkload(ctx context.Context, p auth.Principal, in *workloadPath) (*struct{ Body Workload }, error) {
+func (s *Server) getWorkload(ctx context.Context, p auth.Principal, in *WorkloadPath) (*struct{ Body Workload }, error) {
 	out := &struct{ Body Workload }{}
 	err := s.deps.DB.Tenant(ctx, p.Tenant, func(tx *store.Tx) error {
 		row, err := loadWorkload(ctx, tx, in.ID)
@@ -247,7 +248,7 @@ type TimelineDecision struct {
 }
 
 func (s *Server) getTimeline(ctx context.Context, p auth.Principal, in *struct {
-	workloadPath
+	WorkloadPath
 	From time.Time `query:"from" doc:"default: 24 hours before to"`
 	To   time.Time `query:"to" doc:"default: the cluster's newest data"`
 }) (*struct{ Body Timeline }, error) {
