@@ -15,8 +15,7 @@ func (g *deciding) bounds() {
 		}
 		g.note(r)
 		if b := g.d.Reasons[g.bound].Code; b != ReasonNoSignal && b != ReasonPartialSignal {
-			g.hold(Reason{Code: ReasonPartialSignal, Signal: g.worst.name, Numbers: map[string]float64{
-				"signals": float64(g.fresh + g.notFresh), "not_fresh": float64(g.notFresh), "age_seconds": g.worst.age}})
+			g.hold(Reason{Code: ReasonPartialSignal, Signal: g.worst.name, Numbers: g.darkness()})
 		}
 	case g.count > p.Max:
 		g.settle(Reason{Code: ReasonMax, From: g.count, To: p.Max, Numbers: map[string]float64{"max": float64(p.Max)}})

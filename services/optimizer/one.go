@@ -108,8 +108,7 @@ func (g *deciding) rules() {
 	}
 	from := g.d.From
 	if g.best < 0 {
-		g.hold(Reason{Code: ReasonNoSignal, Signal: g.worst.name, Numbers: map[string]float64{
-			"signals": float64(g.fresh + g.notFresh), "age_seconds": g.worst.age}})
+		g.hold(Reason{Code: ReasonNoSignal, Signal: g.worst.name, Numbers: g.darkness()})
 		return
 	}
 	need := g.d.Reasons[g.best]
@@ -118,8 +117,7 @@ func (g *deciding) rules() {
 		g.note(Reason{Code: ReasonLargestNeed, Signal: need.Signal, From: from, To: need.To, Numbers: map[string]float64{"rules": float64(g.needs)}})
 	}
 	if g.notFresh > 0 && g.count < from {
-		g.settle(Reason{Code: ReasonPartialSignal, Signal: g.worst.name, From: g.count, To: from, Numbers: map[string]float64{
-			"signals": float64(g.fresh + g.notFresh), "not_fresh": float64(g.notFresh), "age_seconds": g.worst.age}})
+		g.hold(Reason{Code: ReasonPartialSignal, Signal: g.worst.name, Numbers: g.darkness()})
 		return
 	}
 	if need.Code == ReasonTargetRatio || need.Code == ReasonQueue {
@@ -131,6 +129,15 @@ func (g *deciding) rules() {
 
 // mayGoDown says that every signal of every rule is fresh.
 func (g *deciding) mayGoDown() bool { return g.notFresh == 0 && g.fresh > 0 }
+
+// darkness counts the signals that cannot be believed, with the age of the first of them if it has one.
+func (g *deciding) darkness() map[string]float64 {
+	n := map[string]float64{"signals": float64(g.fresh + g.notFresh), "not_fresh": float64(g.notFresh)}
+	if g.worst.ok {
+		n["age_seconds"] = g.worst.age
+	}
+	return n
+}
 
 // read filters a signal once per decision.
 func (g *deciding) read(name fleet.SignalName) *reading {
