@@ -296,6 +296,70 @@ func TestMoreLoadNeverNeedsFewer(t *testing.T) {
 	})
 }
 
+// upstream is the Kubernetes calculation for a resource metric pod by pod, in the integers that the controller uses: every
+// pod requests 1000 millicores.
+func upstream(current int, levels []int64, missing, unready int, targetPercent int64, tolerance float64) int {
+	utilisation := func(metrics []int64) (float64, int) {
+		var total int64
+		for _, m := range metrics {
+			total += m
+		}
+		percent := total * 100 / (int64(len(metrics)) * 1000)
+		return float64(percent) / float64(targetPercent), len(metrics)
+	}
+	inside := func(r float64) bool { return 1-tolerance <= r && r <= 1+tolerance }
+	usage, ready := utilisation(levels)
+	up := unready > 0 && usage > 1
+	if !up && missing == 0 {
+		if inside(usage) {
+			return current
+		}
+		return int(math.Ceil(usage * float64(ready)))
+	}
+	metrics := append([]int64(nil), levels...)
+	for range missing {
+		switch {
+		case usage < 1:
+			metrics = append(metrics, 1000*max(100, targetPercent)/100)
+		case usage > 1:
+			metrics = append(metrics, 0)
+		}
+	}
+	if up {
+		metrics = append(metrics, make([]int64, unready)...)
+	}
+	again, n := utilisation(metrics)
+	if inside(again) || (usage < 1 && again > 1) || (usage > 1 && again < 1) {
+		return current
+	}
+	needed := int(math.Ceil(again * float64(n)))
+	if (again < 1 && needed > current) || (again > 1 && needed < current) {
+		return current
+	}
+	return needed
+}
+
+func TestTheFormulaIsThatOfKubernetesPodByPod(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		current := rapid.IntRange(1, 30).Draw(t, "replicas")
+		levels := rapid.SliceOfN(rapid.Int64Range(0, 3000), 1, 12).Draw(t, "levels")
+		missing, unready := rapid.IntRange(0, 4).Draw(t, "missing"), rapid.IntRange(0, 4).Draw(t, "unready")
+		target := rapid.Int64Range(5, 150).Draw(t, "target")
+		tolerance := rapid.SampledFrom([]float64{0.05, 0.1, 0.2}).Draw(t, "tolerance")
+		var sum int64
+		for _, l := range levels {
+			sum += l
+		}
+		mean := float64(sum) / float64(len(levels)) / 1000
+		rule := TargetRatio{Type: RatioUtilization, Target: float64(target) / 100, Tolerance: tolerance}
+		got := hpaNeed(&rule, mean, pods{current, len(levels), missing, unready}).needed
+		if want := upstream(current, levels, missing, unready, target, tolerance); got != want {
+			t.Errorf("%d, Kubernetes says %d", got, want)
+		}
+	})
+}
+
 // In a closed loop over any load the count stays within bounds, moves at most as the steps allow, and no cooldown is broken.
 func TestDampingHoldsOverAnyCourseOfLoad(t *testing.T) {
 	t.Parallel()

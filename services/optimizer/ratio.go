@@ -42,8 +42,16 @@ func hpaNeed(r *TargetRatio, value float64, p pods) ratioNeed {
 	}
 	// A resource metric is compared in whole per cent, rounded down; a pod without a value counts as its whole request
 	// (or as the target where that is above the request) on the way down.
-	percent := func(v float64) float64 { return math.Floor(v*100+1e-9) / 100 }
-	return hpaRatio(value, r.Target, math.Max(1, r.Target), tolerance, p, percent)
+	target := wholePercent(r.Target)
+	return hpaRatio(value*100, target, math.Max(100, target), tolerance, p, func(v float64) float64 { return math.Floor(v + 1e-9) })
+}
+
+// wholePercent turns a ratio into per cent without the crumbs of 0.29 x 100.
+func wholePercent(v float64) float64 {
+	if p := math.Round(v * 100); math.Abs(p-v*100) < 1e-9 {
+		return p
+	}
+	return v * 100
 }
 
 // hpaRatio compares a mean per pod with a target. Pods without a value count as missingValue on the way down and as nothing
