@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/riverqueue/river"
@@ -67,7 +68,10 @@ type Deps struct {
 }
 
 // Client runs the workers.
-type Client struct{ river *river.Client[pgx.Tx] }
+type Client struct {
+	river   *river.Client[pgx.Tx]
+	orphans *orphans
+}
 
 // New wires the workers; nothing runs before Run.
 func New(cfg Config, deps Deps) (*Client, error) {
@@ -92,7 +96,10 @@ func New(cfg Config, deps Deps) (*Client, error) {
 	river.AddWorker(workers, &CheckBudgets{DB: deps.DB, Currency: deps.Prices.Currency(), Log: deps.Log})
 	river.AddWorker(workers, &Deliver{DB: deps.DB, Secrets: deps.Secrets, Sender: deps.Sender, Log: deps.Log})
 	river.AddWorker(workers, &Sweep{DB: deps.DB, Log: deps.Log})
+	river.AddWorker(workers, &Prune{DB: deps.DB, Log: deps.Log})
+	name := uuid.NewString()
 	client, err := river.NewClient(riverpgxv5.New(deps.DB.Pool()), &river.Config{
+		ID:      name,
 		Workers: workers,
 		Queues: map[string]river.QueueConfig{
 			queuePlan:          {MaxWorkers: cfg.PlanWorkers, FetchCooldown: 20 * time.Millisecond, FetchPollInterval: 500 * time.Millisecond},
@@ -103,6 +110,7 @@ func New(cfg Config, deps Deps) (*Client, error) {
 		PeriodicJobs: []*river.PeriodicJob{
 			river.NewPeriodicJob(river.PeriodicInterval(cfg.SweepEvery), func() (river.JobArgs, *river.InsertOpts) { return SweepArgs{}, nil },
 				&river.PeriodicJobOpts{RunOnStart: true}),
+			river.NewPeriodicJob(river.PeriodicInterval(pruneEvery), func() (river.JobArgs, *river.InsertOpts) { return PruneArgs{}, nil }, nil),
 		},
 		// The defaults keep a day of finished jobs: tens of millions of rows at a plan per cluster and tick.
 		CompletedJobRetentionPeriod: 10 * time.Minute,
@@ -115,12 +123,23 @@ func New(cfg Config, deps Deps) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up jobs: %w", err)
 	}
-	return &Client{client}, nil
+	return &Client{client, &orphans{config: deps.DB.Pool().Config().ConnConfig, name: name, log: deps.Log}}, nil
 }
 
 // Run works until ctx ends, then lets running jobs finish for ten seconds before it cancels them; a cancelled job runs again
 // elsewhere.
 func (c *Client) Run(ctx context.Context) error {
+	conn, err := c.orphans.hold(ctx)
+	if err != nil {
+		return err
+	}
+	minder, stop := context.WithCancel(context.WithoutCancel(ctx)) // the name is held until the last job is done
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.orphans.run(minder, conn)
+	}()
+	defer func() { stop(); <-done }()
 	if err := c.river.Start(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("start jobs: %w", err)
 	}

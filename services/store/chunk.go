@@ -48,9 +48,11 @@ func DirtyBlocks(ctx context.Context, tx *Tx, cluster fleet.ClusterID) ([]time.T
 	return blocks, nil
 }
 
-// DirtyClusters lists the clusters of the tenant that have blocks with news.
+// DirtyClusters lists the clusters of the tenant that have blocks with news, or blocks that are over.
 func DirtyClusters(ctx context.Context, tx *Tx) ([]fleet.ClusterID, error) {
-	rows, err := tx.pgx.Query(ctx, `SELECT DISTINCT cluster_id::text FROM rollup_dirty WHERE tenant_id = $1 AND marks > fresh_marks ORDER BY 1`, tx.Tenant)
+	rows, err := tx.pgx.Query(ctx, `
+SELECT DISTINCT d.cluster_id::text FROM rollup_dirty d JOIN cluster c ON c.tenant_id = d.tenant_id AND c.id = d.cluster_id
+WHERE d.tenant_id = $1 AND (d.marks > d.fresh_marks OR c.data_at >= d.block_at + $2::interval) ORDER BY 1`, tx.Tenant, BlockLength+blockGrace)
 	if err != nil {
 		return nil, fmt.Errorf("list dirty clusters: %w", err)
 	}

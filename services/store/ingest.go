@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"strings"
 	"time"
@@ -36,6 +37,7 @@ type Source struct {
 	db        *DB
 	tenant    fleet.TenantID
 	known     map[uint32]uint64 // series id to hash of its definition
+	announced map[uint32]uint64 // the same, by reports of the run that is not stored yet
 	decoder   *frame.Decoder
 	speed     float64
 	notifyAt  time.Time // not before: news for the dashboard
@@ -202,12 +204,14 @@ func (s *Source) Ingest(ctx context.Context, now time.Time, reports []*agentv1.R
 	for len(reports) > 0 {
 		run := following(reports)
 		prepared := make([]*prepared, len(run))
+		s.announced = map[uint32]uint64{}
 		for i, r := range run {
 			p, err := s.prepare(ctx, now, r)
 			if err != nil {
 				return out, err
 			}
 			prepared[i] = p
+			maps.Copy(s.announced, p.series)
 		}
 		answers, err := s.store(ctx, prepared, queue)
 		if err != nil {

@@ -199,7 +199,7 @@ func (s *Source) checkSeries(list []*agentv1.SeriesDef) (map[uint32]uint64, erro
 		if old, ok := defs[d.GetId()]; ok && old != hash {
 			return nil, bad("series %d is announced twice", d.GetId())
 		}
-		if old, ok := s.known[d.GetId()]; ok && old != hash {
+		if old, ok := s.seriesOf(d.GetId()); ok && old != hash {
 			return nil, bad("series %d was announced as something else", d.GetId())
 		}
 		defs[d.GetId()] = hash
@@ -218,7 +218,7 @@ func seriesHash(kind, entity, field string) uint64 {
 func (s *Source) checkKnown(ctx context.Context, ids []uint32, defs map[uint32]uint64) error {
 	unknown := func() (uint32, bool) {
 		for _, id := range ids {
-			if _, ok := s.known[id]; !ok {
+			if _, ok := s.seriesOf(id); !ok {
 				if _, ok := defs[id]; !ok {
 					return id, true
 				}
@@ -237,6 +237,14 @@ func (s *Source) checkKnown(ctx context.Context, ids []uint32, defs map[uint32]u
 		return bad("series %d was never announced in this epoch", id)
 	}
 	return nil
+}
+
+// seriesOf is the definition that was stored, or that comes with an earlier report of the same run.
+func (s *Source) seriesOf(id uint32) (hash uint64, ok bool) {
+	if hash, ok = s.known[id]; !ok {
+		hash, ok = s.announced[id]
+	}
+	return hash, ok
 }
 
 func (s *Source) loadSeries(ctx context.Context, tx *Tx) error {

@@ -245,3 +245,18 @@ func TestFramesBecomeChunksAndRollUps(t *testing.T) {
 		return nil
 	})
 }
+
+// A backlog arrives as one run: a later frame may use what an earlier one of the same run announced.
+func TestFramesOfARunMayUseWhatTheRunAnnounced(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	src := s.open(t, hello(1))
+	value := [][]float64{{1, 2}}
+	out := ingest(t, src,
+		frameReport(t, 1, day, true, "a/Deployment/b", []string{"replicas"}, value),
+		frameReport(t, 2, day.Add(time.Minute), false, "", []string{"replicas"}, value),
+		frameReport(t, 3, day.Add(2*time.Minute), true, "a/Deployment/other", []string{"replicas"}, value))
+	if got := results(out); got != "[accepted accepted malformed]" {
+		t.Errorf("%s: %s", got, out[2].Detail)
+	}
+}
