@@ -184,6 +184,11 @@ func TestTimeseriesAndSummary(t *testing.T) {
 	if sum.MonthToDate.Amount != "22.00" || sum.Today.Amount != "11.00" || sum.Forecast == nil || !strings.HasPrefix(sum.Forecast.Amount, "454.66") || math.Abs(sum.IdleShare-8.0/22) > 1e-9 {
 		t.Errorf("summary: %+v, forecast %+v", sum, sum.Forecast)
 	}
+	var overview httpapi.Overview
+	b.get("/api/v1/overview").want(t, 200).into(t, &overview)
+	if overview.Cost.ForecastMonth == nil || *overview.Cost.ForecastMonth != *sum.Forecast || overview.Cost.MonthToDate != sum.MonthToDate || overview.Cost.Today != sum.Today {
+		t.Errorf("the overview says %+v, the cost page %+v", overview.Cost, sum)
+	}
 }
 
 func TestBudgetsThroughTheDoor(t *testing.T) {

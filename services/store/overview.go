@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"plimsoll.dev/services/fleet"
+	"plimsoll.dev/services/ledger"
 )
 
 // Overview is what the first page is made from. Amounts are in the tenant's currency.
@@ -57,24 +58,17 @@ type AutomatedWorkload struct {
 	Days     int   // days of this month with cost
 }
 
-// ForecastMonth is the month to date plus the mean of the last seven full days for every day left; nil before there is a full day.
+// ForecastMonth is the month at its end if the recent rate holds, as budgets and the cost page forecast it; nil before an hour of data.
 func (o Overview) ForecastMonth() *fleet.Money {
-	today := o.Now.Truncate(24 * time.Hour)
-	var sum fleet.Money
-	n := int64(0)
-	for _, d := range o.Days {
-		if d.Day.Before(today) && !d.Day.Before(today.AddDate(0, 0, -7)) {
-			sum, n = sum.Add(d.Amount), n+1
-		}
+	days := make([]ledger.Spend, len(o.Days))
+	for i, d := range o.Days {
+		days[i] = ledger.Spend(d)
 	}
-	if n == 0 {
+	look := ledger.Look(days, o.Now)
+	if !look.Known {
 		return nil
 	}
-	monthEnd := time.Date(o.Now.Year(), o.Now.Month()+1, 1, 0, 0, 0, 0, time.UTC)
-	left := int64(monthEnd.Sub(today)/(24*time.Hour)) - 1
-	mean := sum.MulDiv(1, n)
-	rest := max(mean-o.Today, 0) // of today
-	total := o.MonthToDate.Add(mean.MulDiv(left, 1)).Add(rest)
+	total := o.MonthToDate.Add(look.Forecast - look.ToDate) // Days may not reach back to the first
 	return &total
 }
 
