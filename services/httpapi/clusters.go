@@ -80,7 +80,7 @@ type newClusterInput struct {
 }
 
 type setClusterInput struct {
-	clusterPath
+	ID   fleet.ClusterID `path:"id" format:"uuid"` // not embedded: huma passes over embedded types that are not exported
 	Body struct {
 		Mode   *fleet.Mode `json:"mode,omitempty" enum:"observe,recommend,approve,enforce"`
 		Frozen *bool       `json:"frozen,omitempty"`

@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"plimsoll.dev/services/auth"
+	"plimsoll.dev/services/fleet"
 	"plimsoll.dev/services/store"
 )
 
 type enrolmentInput struct {
-	clusterPath
+	ID   fleet.ClusterID `path:"id" format:"uuid"`
 	Body *struct {
 		ExpiresInHours int `json:"expires_in_hours,omitempty" minimum:"1" maximum:"720" default:"24"`
 	} `required:"false"`

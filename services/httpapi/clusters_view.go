@@ -34,8 +34,9 @@ type Node struct {
 }
 
 type nodeInput struct {
-	clusterPath
-	pageQuery
+	ID     fleet.ClusterID `path:"id" format:"uuid"`
+	Cursor string          `query:"cursor" maxLength:"1000" doc:"next_cursor of the page before"`
+	Limit  int             `query:"limit" minimum:"1" maximum:"500" default:"200"`
 }
 
 type nodeList struct {
@@ -95,10 +96,10 @@ type ClusterEvent struct {
 }
 
 type eventInput struct {
-	clusterPath
-	Cursor string `query:"cursor" maxLength:"1000" doc:"next_cursor of the page before"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50"`
-	Kind   string `query:"kind" maxLength:"100"`
+	ID     fleet.ClusterID `path:"id" format:"uuid"`
+	Cursor string          `query:"cursor" maxLength:"1000" doc:"next_cursor of the page before"`
+	Limit  int             `query:"limit" minimum:"1" maximum:"200" default:"50"`
+	Kind   string          `query:"kind" maxLength:"100"`
 }
 
 type eventList struct {

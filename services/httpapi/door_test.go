@@ -75,7 +75,7 @@ func openDoor(t *testing.T, opt doorOptions) *door {
 		t.Fatal(err)
 	}
 	server := httpapi.New(httpapi.Config{Version: "test", Dashboard: opt.dashboard, RequestsPerMinute: opt.requestsPerMinute}, httpapi.Deps{
-		DB: d.db, Keys: d.keys, Sealer: d.sealer, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Demo: opt.demo, Queue: opt.queue,
+		DB: d.db, Keys: d.keys, Sealer: d.sealer, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Registry: prometheus.NewRegistry(), Demo: opt.demo, Queue: opt.queue,
 	})
 	listener := httptest.NewServer(server.Handler())
 	d.url = listener.URL

@@ -48,7 +48,7 @@ type addMemberInput struct {
 }
 
 type setRoleInput struct {
-	memberPath
+	ID   fleet.UserID `path:"id" format:"uuid"`
 	Body struct {
 		Role auth.Role `json:"role" enum:"owner,admin,operator,finance,viewer"`
 	}
