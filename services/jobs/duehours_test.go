@@ -1,0 +1,58 @@
+package jobs
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"plimsoll.dev/services/store"
+)
+
+func TestDueHours(t *testing.T) {
+	t.Parallel()
+	at := func(hours float64) *time.Time {
+		v := start.Add(time.Duration(hours * float64(time.Hour)))
+		return &v
+	}
+	for _, c := range []struct {
+		name  string
+		state store.Costing
+		since *time.Time
+		want  string // hours after start, "!" closes, "~" stays open
+	}{
+		{"a fresh cluster has one open hour", store.Costing{DataAt: at(0.5), FirstHour: at(0)}, nil, "~0"},
+		{"an hour closes ten minutes after its end", store.Costing{DataAt: at(1.2), FirstHour: at(0)}, nil, "!0 ~1"},
+		{"five minutes are too early", store.Costing{DataAt: at(1.05), FirstHour: at(0)}, nil, "~0 ~1"},
+		{"data that ends at the full hour opens no empty hour", store.Costing{DataAt: at(2), FirstHour: at(0)}, nil, "!0 ~1"},
+		{"a dirty block keeps its hours open, and those after it", store.Costing{DataAt: at(5), FirstHour: at(0), Dirty: []time.Time{*at(2)}}, nil, "!0 !1 ~2 ~3 ~4"},
+		{"after six hours nobody waits for roll-ups", store.Costing{DataAt: at(9), FirstHour: at(0), Dirty: []time.Time{*at(0), *at(6)}}, nil, "!0 !1 !2 !3 !4 !5 ~6 ~7 ~8"},
+		{"an hour that closes looks at the day before again", store.Costing{DataAt: at(4.5), FirstHour: at(0), LastClosed: at(2)}, nil, "!0 !1 !2 !3 ~4"},
+		{"without one to close nothing is looked at again", store.Costing{DataAt: at(4.05), FirstHour: at(0), LastClosed: at(2)}, nil, "~3 ~4"},
+		{"closed hours are costed again on demand", store.Costing{DataAt: at(4.05), FirstHour: at(0), LastClosed: at(2)}, at(1), "!1 !2 ~3 ~4"},
+		{"data older than what was costed changes nothing", store.Costing{DataAt: at(1), FirstHour: at(0), LastClosed: at(2)}, nil, ""},
+	} {
+		var since time.Time
+		if c.since != nil {
+			since = *c.since
+		}
+		got := ""
+		for _, d := range dueHours(c.state, since) {
+			mark := "~"
+			if d.final {
+				mark = "!"
+			}
+			if got != "" {
+				got += " "
+			}
+			got += fmt.Sprint(mark, d.from.Sub(start).Hours())
+			if !d.from.Before(d.to) || d.to.After(*c.state.DataAt) && !d.final {
+				t.Errorf("%s: hour %s to %s", c.name, d.from, d.to)
+			}
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
