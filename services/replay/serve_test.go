@@ -3,6 +3,7 @@ package replay
 import (
 	"math"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -143,4 +144,31 @@ func TestStatesDoNotChangeOnceHandedOut(t *testing.T) {
 	if n := len(w.States(time.Minute)[0].Signal(fleet.SignalRunning).Samples); n != 4 {
 		t.Errorf("%d samples in a minute", n)
 	}
+}
+
+func TestNoValueIsEverAbsurd(t *testing.T) {
+	t.Parallel()
+	l := demoLoop(t, 1, nil)
+	check := func(what string, v float64) {
+		if !(v >= 0) || math.IsInf(v, 0) {
+			t.Fatalf("%v: %s is %v", l.World.Now(), what, v)
+		}
+		if strings.HasSuffix(what, "_ratio") && v > 1.2 {
+			t.Fatalf("%v: %s is %v", l.World.Now(), what, v)
+		}
+	}
+	l.run(t, 72*time.Hour, func(m Made) {
+		for _, st := range m.Input.Snapshot.Workloads {
+			for _, sig := range st.Signals {
+				if s, ok := sig.Last(); ok {
+					check(st.Workload.Key+" "+string(sig.Name), s.Value)
+				}
+			}
+		}
+		if l.World.Now().Minute()%10 == 0 {
+			for _, s := range l.World.Series() {
+				check(s.Entity+" "+s.Field, s.Value)
+			}
+		}
+	})
 }

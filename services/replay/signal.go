@@ -146,9 +146,9 @@ func (l *workloadState) sampleReplicas(m *minute, put func(fleet.SignalName, flo
 	put(fleet.SignalMemory, n*l.cfg.Service.MemoryMiB)
 }
 
-// tidy rounds to six significant decimals, so that values are short on the wire and the same after it.
+// tidy rounds to six significant decimals, so that values are short on the wire and the same after it. Averages that fade away end at zero.
 func tidy(v float64) float64 {
-	if v == 0 {
+	if math.Abs(v) < 1e-9 {
 		return 0
 	}
 	scale := math.Pow(10, 5-math.Floor(math.Log10(math.Abs(v))))
