@@ -37,7 +37,6 @@ type Source struct {
 	db        *DB
 	tenant    fleet.TenantID
 	known     map[uint32]uint64 // series id to hash of its definition
-	announced map[uint32]uint64 // the same, by earlier reports of the run that is being prepared
 	announced map[uint32]uint64 // the same, by reports of the run that is not stored yet
 	decoder   *frame.Decoder
 	speed     float64
