@@ -52,6 +52,7 @@ func TestDampingHoldsBackAndSaysUntilWhen(t *testing.T) {
 		{"stabilisation keeps the highest of the window", newScene(8, down(Damping{CooldownSeconds: -1, StabilisationSeconds: 300}), cpu(0.1), withMemory(recs(-290, 6, -100, 3))), 6, ReasonStabilisation, at(10)},
 		{"stabilisation never raises", newScene(8, down(Damping{CooldownSeconds: -1, StabilisationSeconds: 300}), cpu(0.1), withMemory(recs(-290, 15))), 8, ReasonStabilisation, at(10)},
 		{"what left the window is forgotten", newScene(8, down(Damping{CooldownSeconds: -1, StabilisationSeconds: 300}), cpu(0.1), withMemory(recs(-300, 15, -200, 2))), 2, ReasonTargetRatio, nil},
+		{"nor does the flap guard's longer memory keep it", newScene(8, down(Damping{CooldownSeconds: -1, StabilisationSeconds: 300}), withPolicy(func(p *Policy) { p.Flap = Flap{} }), cpu(0.1), withMemory(recs(-300, 15, -200, 2))), 2, ReasonTargetRatio, nil},
 		{"up stabilisation keeps the lowest of the window", newScene(4, up(Damping{CooldownSeconds: -1, StabilisationSeconds: 60}), cpu(0.9), withMemory(recs(-50, 5))), 5, ReasonStabilisation, nil},
 		{"up stabilisation waits while the window saw less", newScene(4, up(Damping{CooldownSeconds: -1, StabilisationSeconds: 60}), cpu(0.9), withMemory(recs(-50, 2))), 4, ReasonStabilisation, nil},
 
@@ -98,6 +99,19 @@ func TestAfterAnOutageTheWindowStartsAnew(t *testing.T) {
 	d, _ := s.decide(t)
 	if d.Target != 8 || d.Binding != ReasonStabilisation {
 		t.Errorf("first sample after the outage: target %d by %s, want 8 held by stabilisation", d.Target, d.Binding)
+	}
+}
+
+func TestAfterAPartialLossTheWindowHoldsWhatWasThere(t *testing.T) {
+	t.Parallel()
+	s := newScene(8, withPolicy(twoRules), withPolicy(func(p *Policy) { p.Down.StabilisationSeconds = 300 }), withMemory(recs(-3000, 2)), cpu(0.1))
+	_, m := s.decide(t) // no queue
+	s.tick(15, 8, m)
+	cpu(0.1)(&s)
+	queue(5, 0)(&s)
+	d, _ := s.decide(t)
+	if d.Target != 8 || d.Binding != ReasonStabilisation {
+		t.Errorf("first whole view after the loss: target %d by %s, want 8 held by stabilisation", d.Target, d.Binding)
 	}
 }
 

@@ -63,6 +63,9 @@ func TestHPANeedIsThatOfKubernetes(t *testing.T) {
 		{"average value ignores readiness", average, 10, 100, pods{4, 1, 0, 3}, 10, false, false},
 		{"average value wakes from zero", average, 10, 1, pods{0, 0, 0, 0}, 1, false, false},
 		{"average value of nothing stays at zero", average, 10, 0, pods{0, 0, 0, 0}, 0, false, false},
+		{"average value going down, a silent pod counts as the target", average, 5, 5, pods{4, 3, 1, 0}, 2, false, false},
+		{"average value going down, silent pods cannot turn it up", average, 5, 14, pods{4, 2, 2, 0}, 4, false, true},
+		{"average value going up, silent pods count as nothing", average, 5, 30, pods{4, 2, 2, 0}, 6, false, false},
 		{"average value of nothing needs none", average, 10, 0, pods{4, 4, 0, 0}, 0, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

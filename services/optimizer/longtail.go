@@ -48,10 +48,10 @@ func (g *deciding) busy(name fleet.SignalName) (float64, bool) {
 }
 
 // longTail sends a workload that was quiet for long to its floor, past all damping: the wait was longer than any window. A
-// last replica that still does something is kept even where the floor is zero.
+// last replica that still does something is kept even where the floor is zero. That all signals are fresh is part of quiet.
 func (g *deciding) longTail() bool {
 	l, since := g.policy.LongTail, g.memory.QuietSince
-	if l == nil || since == nil || g.snap.Now.Sub(*since) < seconds(l.QuietSeconds) || !g.mayGoDown() {
+	if l == nil || since == nil || g.snap.Now.Sub(*since) < seconds(l.QuietSeconds) {
 		return false
 	}
 	use, _ := g.use()
