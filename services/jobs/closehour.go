@@ -51,7 +51,9 @@ func (w *CloseHour) Work(ctx context.Context, job *river.Job[CloseHourArgs]) err
 		return err
 	}
 	return w.DB.Tenant(ctx, job.Args.Tenant, func(tx *store.Tx) error {
-		_, err := river.ClientFromContext[pgx.Tx](ctx).InsertTx(ctx, tx.PGX(), CheckBudgetsArgs{Tenant: tx.Tenant}, nil)
+		// A check that waits or runs serves all clusters of the tenant; what it just missed, the next tick's check sees.
+		once := &river.InsertOpts{UniqueOpts: river.UniqueOpts{ByArgs: true, ByState: waiting}}
+		_, err := river.ClientFromContext[pgx.Tx](ctx).InsertTx(ctx, tx.PGX(), CheckBudgetsArgs{Tenant: tx.Tenant}, once)
 		return err
 	})
 }
