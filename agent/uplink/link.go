@@ -21,7 +21,11 @@ type link interface {
 	Close()
 }
 
-const helloTimeout = 15 * time.Second
+const (
+	helloTimeout = 15 * time.Second
+	// The service repeats a sign of life in a watch; a proxy that dropped the connection silently gives none.
+	watchSilence = 3 * time.Minute
+)
 
 // streamLink is the bidirectional stream over HTTP/2.
 type streamLink struct {
@@ -137,7 +141,10 @@ func (l *pushLink) watch(ctx context.Context) {
 		return
 	}
 	defer stream.Close()
+	silence := time.AfterFunc(watchSilence, l.cancel)
+	defer silence.Stop()
 	for stream.Receive() {
+		silence.Reset(watchSilence)
 		if m := stream.Msg().GetMessage(); m != nil && m.GetHelloAck() == nil {
 			l.deliver(m)
 		}

@@ -4,16 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"sync"
 	"time"
 
 	agentv1 "plimsoll.dev/services/wire/plimsoll/agent/v1"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 )
 
 const (
-	windowReports = 64      // sent and not answered
-	windowBytes   = 8 << 20 // read from disk at once
-	unavailableMS = 1000    // pause after REJECT_CODE_UNAVAILABLE
+	windowReports = 64          // sent and not answered
+	batchBytes    = 1 << 20     // sent at once, unless one report alone is larger: well under what the service takes in one message
+	comeBackAfter = time.Second // least pause after REJECT_CODE_UNAVAILABLE, at most twice that
 	refreshRetry  = 30 * time.Second
 )
 
@@ -100,8 +105,11 @@ func (s *session) converse(ctx context.Context, first *agentv1.StreamResponse) e
 	}
 }
 
-// reason prefers what the service said over what the failed write says.
+// reason prefers what the service said over a write that only says that the stream is closed.
 func (s *session) reason(err error, failed <-chan error) error {
+	if !errors.Is(err, io.EOF) {
+		return err
+	}
 	t := time.NewTimer(time.Second)
 	defer t.Stop()
 	select {
@@ -125,7 +133,7 @@ func (s *session) send(ctx context.Context) error {
 		if err := s.u.spool.Sync(); err != nil {
 			return err
 		}
-		reports := s.u.spool.Read(s.next, min(room, windowReports/2), windowBytes/2)
+		reports := s.u.spool.Read(s.next, min(room, windowReports/2), batchBytes)
 		if len(reports) == 0 || reports[0].GetSeq() != s.next {
 			return errDisagree
 		}
@@ -133,7 +141,15 @@ func (s *session) send(ctx context.Context) error {
 			s.lastAnswer = time.Now()
 		}
 		s.next += uint64(len(reports))
-		return s.link.Send(ctx, reports)
+		err := s.link.Send(ctx, reports)
+		if connect.CodeOf(err) == connect.CodeResourceExhausted && len(reports) == 1 && proto.Size(reports[0]) > batchBytes {
+			// A push of one large report was refused as a whole: its number goes on without it.
+			s.u.rejected.Add(1)
+			s.u.spool.Bury(reports[0].GetSeq())
+			s.next = reports[0].GetSeq()
+			return nil
+		}
+		return err
 	}
 	return nil
 }
@@ -226,7 +242,7 @@ func (s *session) rejected(r *agentv1.Reject) error {
 		return s.gap(r.GetExpectedSeq())
 	default: // unavailable, and codes of the future: later
 		s.lastAnswer = time.Now()
-		s.holdUntil = time.Now().Add(unavailableMS * time.Millisecond)
+		s.holdUntil = time.Now().Add(comeBackAfter + rand.N(comeBackAfter))
 		if r.GetSeq() > s.acked {
 			s.next, s.rewound = min(s.next, r.GetSeq()), r.GetSeq()
 		}

@@ -233,6 +233,21 @@ func (s *Spool) Reject(seq uint64) error {
 	return s.Trim(seq)
 }
 
+// Bury makes a report empty that the service will not take but whose number it expects. After a restart it is tried again.
+func (s *Spool) Bury(seq uint64) {
+	s.mu.Lock()
+	tell, kind := s.onLost, Kind(0)
+	if i := seq - s.first; seq >= s.first && i < uint64(len(s.recs)) && s.recs[i].kind != KindTombstone {
+		kind = s.recs[i].kind
+		s.dropped[kind]++
+		s.recs[i] = record{kind: KindTombstone, atMS: s.recs[i].read(seq).GetAtMs()}
+	}
+	s.mu.Unlock()
+	if kind != 0 {
+		tell(kind, 1)
+	}
+}
+
 // Close closes the files.
 func (s *Spool) Close() error {
 	s.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http/httptest"
 	"sync"
 	"testing"
@@ -54,6 +55,7 @@ type rig struct {
 	t       *testing.T
 	svc     *uplinktest.Service
 	srv     *httptest.Server
+	h2      bool
 	dir     string
 	cfg     Config
 	h       *handler
@@ -66,11 +68,17 @@ type rig struct {
 
 func newRig(t *testing.T, transport Transport, h2 bool) *rig {
 	r := &rig{t: t, svc: uplinktest.New(), dir: t.TempDir(), h: newHandler()}
-	r.srv = r.svc.Start(h2)
+	r.h2 = h2
 	token := "enrol-me"
-	r.cfg = Config{Endpoint: r.srv.URL, Transport: transport, Stream: "controller", Version: "test", Token: func() (string, error) { return token, nil },
+	r.cfg = Config{Transport: transport, Stream: "controller", Version: "test", Token: func() (string, error) { return token, nil },
 		MinBackoff: 5 * time.Millisecond, MaxBackoff: 50 * time.Millisecond}
-	t.Cleanup(func() { r.stop(); r.srv.CloseClientConnections(); r.srv.Close() })
+	t.Cleanup(func() {
+		r.stop()
+		if r.srv != nil {
+			r.srv.CloseClientConnections()
+			r.srv.Close()
+		}
+	})
 	return r
 }
 
@@ -89,6 +97,10 @@ func (r *rig) start() {
 	r.t.Helper()
 	if r.spool == nil {
 		r.open()
+	}
+	if r.srv == nil {
+		r.srv = r.svc.Start(r.h2)
+		r.cfg.Endpoint = r.srv.URL
 	}
 	var err error
 	if r.up, err = New(r.cfg, r.state, r.spool, r.h, slog.New(slog.DiscardHandler)); err != nil {
@@ -170,6 +182,7 @@ func TestTransports(t *testing.T) {
 				"a gap is filled from what the service expects":                gapFilled,
 				"a malformed report is given up and the stream stays up":       malformed,
 				"an unavailable service is asked again later":                  unavailable,
+				"a report the service finds too large is left out":             tooLarge,
 				"a restart goes on with the same epoch":                        restart,
 				"a newer epoch stops the agent":                                fenced,
 				"a plan is handed over once though it is sent again":           planOnce,
@@ -257,6 +270,30 @@ func unavailable(t *testing.T, r *rig) {
 	r.start()
 	r.wait("all are there", func(s uplinktest.State) bool { return s.Last == 3 })
 	checkOnce(t, r.svc.State(), 3)
+}
+
+func tooLarge(t *testing.T, r *rig) {
+	r.svc.MaxBytes = 2 << 20
+	r.open()
+	r.append(1)
+	if _, err := r.spool.Append(&agentv1.Report{AtMs: 5, Body: &agentv1.Report_Frame{Frame: &agentv1.Frame{Payload: noise(3 << 20)}}}); err != nil {
+		t.Fatal(err)
+	}
+	r.append(1)
+	r.start()
+	r.wait("what follows is there", func(s uplinktest.State) bool { return s.Last == 3 })
+	if n := r.spool.Stats().Dropped[KindFrame]; n != 1 {
+		t.Fatalf("%d frames counted as dropped", n)
+	}
+}
+
+func noise(n int) []byte {
+	b := make([]byte, n)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range b {
+		b[i] = byte(rng.Uint32())
+	}
+	return b
 }
 
 func restart(t *testing.T, r *rig) {

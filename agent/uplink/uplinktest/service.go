@@ -22,6 +22,8 @@ import (
 type Service struct {
 	Token string        // the enrolment token that is accepted
 	Life  time.Duration // of a credential
+	// MaxBytes of one message; set it before Start.
+	MaxBytes int
 
 	// mu guards what follows.
 	mu        sync.Mutex
@@ -42,13 +44,13 @@ type Service struct {
 
 // New makes a service with nothing in it.
 func New() *Service {
-	return &Service{Token: "enrol-me", Life: time.Hour, installs: map[string]bool{}, jwts: map[string]time.Time{},
+	return &Service{Token: "enrol-me", Life: time.Hour, MaxBytes: 8 << 20, installs: map[string]bool{}, jwts: map[string]time.Time{},
 		conns: map[chan *agentv1.StreamResponse]bool{}, changed: make(chan struct{})}
 }
 
 // Start serves on loopback. With h2 false it is a proxy's world: HTTP/1.1 only.
 func (s *Service) Start(h2 bool) *httptest.Server {
-	path, h := agentv1connect.NewAgentServiceHandler(s, connect.WithCompression("zstd", newDecompressor, newCompressor), connect.WithReadMaxBytes(8<<20))
+	path, h := agentv1connect.NewAgentServiceHandler(s, connect.WithCompression("zstd", newDecompressor, newCompressor), connect.WithReadMaxBytes(s.MaxBytes))
 	mux := http.NewServeMux()
 	mux.Handle(path, h)
 	srv := httptest.NewUnstartedServer(mux)
@@ -238,6 +240,10 @@ var errLost = errors.New("connection lost")
 // take stores one report by the watermark rule.
 func (s *Service) take(epoch uint64, r *agentv1.Report) (out *agentv1.StreamResponse, err error) {
 	s.change(func() {
+		if r.GetSeq() == 0 {
+			out = s.Reject(s.last+1, agentv1.RejectCode_REJECT_CODE_TOO_LARGE)
+			return
+		}
 		if epoch < s.epoch {
 			out = reject(r.GetSeq(), agentv1.RejectCode_REJECT_CODE_FENCED, 0)
 			return
@@ -303,7 +309,9 @@ func (s *Service) Stream(ctx context.Context, st *connect.BidiStream[agentv1.Str
 		defer close(up)
 		for {
 			m, err := st.Receive()
-			if err != nil {
+			if connect.CodeOf(err) == connect.CodeResourceExhausted {
+				m = &agentv1.StreamRequest{Message: &agentv1.StreamRequest_Report{Report: &agentv1.Report{}}} // too large: seq 0
+			} else if err != nil {
 				return
 			}
 			select {
