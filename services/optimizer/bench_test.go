@@ -43,3 +43,14 @@ func BenchmarkDecide(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/workloads, "µs/workload")
 }
+
+// BenchmarkParsePolicy reads the longest preset, as the store does for each workload of a plan.
+func BenchmarkParsePolicy(b *testing.B) {
+	doc := []byte(presetLLMQueue)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, f := ParsePolicy(doc); HasErrors(f) {
+			b.Fatal(f)
+		}
+	}
+}

@@ -80,6 +80,9 @@ func (p Policy) YAML() string {
 
 // placed adds line numbers and puts errors first, each severity in document order of discovery.
 func placed(findings []Finding, doc []byte) []Finding {
+	if len(findings) == 0 {
+		return nil
+	}
 	lines := keyLines(doc)
 	for i := range findings {
 		f := &findings[i]
