@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -195,7 +196,11 @@ func (a *agent) Hello() *agentv1.Hello {
 		KubernetesVersion: a.hello.GetKubernetesVersion(), Capabilities: a.hello.GetCapabilities(),
 		NowMs: a.clock.NowMS(), AppliedGeneration: a.actor.Generation(), Limits: a.actor.Limits(),
 	}
-	if speed, ok := a.clock.Simulated(); ok {
+	speed, simulated := a.clock.Simulated()
+	if !simulated && slices.Contains(h.Capabilities, "sim") {
+		speed, simulated = 1, true // not read yet, but its time will be data, not the wall's
+	}
+	if simulated {
 		h.SimulatedClock, h.ClockSpeed = true, speed
 	}
 	return h
