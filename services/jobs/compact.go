@@ -36,22 +36,21 @@ func (*Compact) Timeout(*river.Job[CompactArgs]) time.Duration { return 5 * time
 
 // Work implements river.Worker.
 func (w *Compact) Work(ctx context.Context, job *river.Job[CompactArgs]) error {
+	return compact(ctx, w.DB, job.Args.Tenant, job.Args.Cluster)
+}
+
+// compact goes over the dirty blocks of a cluster once, newest first.
+func compact(ctx context.Context, db *store.DB, tenant fleet.TenantID, cluster fleet.ClusterID) error {
 	var blocks []time.Time
-	err := w.DB.Tenant(ctx, job.Args.Tenant, func(tx *store.Tx) (err error) {
-		blocks, err = store.DirtyBlocks(ctx, tx, job.Args.Cluster)
+	err := db.Tenant(ctx, tenant, func(tx *store.Tx) (err error) {
+		blocks, err = store.DirtyBlocks(ctx, tx, cluster)
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	for _, block := range blocks {
-		err := w.DB.Tenant(ctx, job.Args.Tenant, func(tx *store.Tx) error {
-			_, err := store.CompactBlock(ctx, tx, job.Args.Cluster, block)
+	for i := 0; i < len(blocks) && err == nil; i++ {
+		err = db.Tenant(ctx, tenant, func(tx *store.Tx) error {
+			_, err := store.CompactBlock(ctx, tx, cluster, blocks[i])
 			return err
 		})
-		if err != nil {
-			return err
-		}
 	}
-	return nil
+	return err
 }

@@ -17,6 +17,7 @@ import (
 
 	"plimsoll.dev/services/auth"
 	"plimsoll.dev/services/fleet"
+	"plimsoll.dev/services/jobs"
 	"plimsoll.dev/services/market"
 	"plimsoll.dev/services/store"
 )
@@ -86,6 +87,10 @@ func devDemo(ctx, parts context.Context, group *errgroup.Group, f devFlags, svc 
 		return err
 	}
 	control.set(d)
+	fmt.Fprintln(stdout, "  roll-ups and costs")
+	if err := jobs.CatchUp(ctx, jobs.Deps{DB: svc.db, Prices: market.Catalogue(), Log: svc.cfg.log}, tenant, cluster); err != nil {
+		return err
+	}
 	group.Go(func() error {
 		defer cancel()
 		if err := d.Wait(); err != nil && parts.Err() == nil {
