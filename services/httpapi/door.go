@@ -33,7 +33,7 @@ type door struct {
 func (s *Server) mountAgentDoor() {
 	d := &door{Server: s, pushers: newPushers()}
 	path, handler := agentv1connect.NewAgentServiceHandler(d,
-		connect.WithCompression("zstd", newZstdReader(s.cfg.MaxReportBytes), newZstdWriter),
+		connect.WithCompression("zstd", newZstdReader, newZstdWriter),
 		connect.WithReadMaxBytes(s.cfg.MaxReportBytes), connect.WithCompressMinBytes(1024))
 	s.router.Mount(path, withControl(handler))
 }
@@ -43,15 +43,16 @@ type zstdReader struct{ *zstd.Decoder }
 func (z zstdReader) Close() error            { return nil } // the decoder is used again
 func (z zstdReader) Reset(r io.Reader) error { return z.Decoder.Reset(r) }
 
-func newZstdReader(maxBytes int) func() connect.Decompressor {
-	return func() connect.Decompressor {
-		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(uint64(2*maxBytes)), //nolint:gosec // positive
-			zstd.WithDecoderMaxWindow(8<<20))
-		if err != nil {
-			panic("httpapi: zstd options: " + err.Error())
-		}
-		return zstdReader{d}
+// maxWindow is the largest window that encoders use unless they are told to.
+const maxWindow = 8 << 20
+
+// newZstdReader: how much comes out is bounded by connect's read limit, how much is held meanwhile by the window.
+func newZstdReader() connect.Decompressor {
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderMaxMemory(4*maxWindow))
+	if err != nil {
+		panic("httpapi: zstd options: " + err.Error())
 	}
+	return zstdReader{d}
 }
 
 func newZstdWriter() connect.Compressor {
