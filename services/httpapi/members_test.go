@@ -254,6 +254,9 @@ func TestEveryChangeIsInTheAuditLogAndTheChainShowsTampering(t *testing.T) {
 		if want := "user:" + string(d.user.ID); e.Actor != want && e.Action != "tenant.create" {
 			t.Errorf("%s by %s, want %s", e.Action, e.Actor, want)
 		}
+		if e.Action == "session.open" && e.Detail["address"] != "127.0.0.1" {
+			t.Errorf("signed in from %q", e.Detail["address"])
+		}
 		got = append(got, e.Action)
 	}
 	want := "api_key.revoke api_key.create enrolment_token.revoke enrolment_token.create cluster.set cluster.create session.open tenant.create"
