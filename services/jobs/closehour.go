@@ -58,26 +58,28 @@ func (w *CloseHour) Work(ctx context.Context, job *river.Job[CloseHourArgs]) err
 	})
 }
 
-// CatchUp costs what is due, a day of hours per transaction, until nothing is left to close.
+// CatchUp costs what is due, a day of hours per transaction, until everything up to the newest data is costed.
 func (w *CloseHour) CatchUp(ctx context.Context, args CloseHourArgs) error {
-	since := args.Since
-	for {
-		more := false
+	var done time.Time // start of the last hour that this run costed
+	for more := true; more; {
 		err := w.DB.Tenant(ctx, args.Tenant, func(tx *store.Tx) (err error) {
-			more, since, err = w.step(ctx, tx, args.Cluster, since)
+			more, done, err = w.step(ctx, tx, args.Cluster, args.Since, done)
 			return err
 		})
-		if err != nil || !more {
+		if err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 const (
 	// settle is how long after an hour's end its last reports may still arrive.
 	settle = 10 * time.Minute
-	// patience is how long a closing waits for the roll-ups of its hour; after it, use is whatever is known.
-	patience = 6 * time.Hour
+	// patience is how long a closing waits for the roll-ups of its hour, in data time, and after the newest data of its block came,
+	// by our clock: a backlog of data arrives in minutes. After both, use is whatever is known.
+	patience     = 6 * time.Hour
+	patienceHere = 10 * time.Minute
 	// recheck is how far back closed hours are looked at again when a new one closes: late inventory and roll-ups change them.
 	recheck = 24 * time.Hour
 	// batchHours bounds the work of one transaction.
@@ -86,33 +88,30 @@ const (
 	maxBack = 400 * 24 * time.Hour
 )
 
-// step costs one batch of hours in one transaction. more says that another step is needed; next is where a repetition goes on.
-func (w *CloseHour) step(ctx context.Context, tx *store.Tx, cluster fleet.ClusterID, since time.Time) (more bool, next time.Time, err error) {
+// step costs the first batch of due hours after done in one transaction. more says that there are others.
+func (w *CloseHour) step(ctx context.Context, tx *store.Tx, cluster fleet.ClusterID, since, done time.Time) (more bool, last time.Time, err error) {
 	state, ok, err := store.LockCosting(ctx, tx, cluster)
 	if err != nil || !ok || state.DataAt == nil || state.FirstHour == nil {
-		return false, since, err
+		return false, done, err
 	}
-	due := dueHours(state, since)
+	due := slices.DeleteFunc(dueHours(state, since, tx.Now), func(d dueHour) bool { return !d.from.After(done) })
 	if len(due) == 0 {
-		return false, since, nil
+		return false, done, nil
 	}
 	if len(due) > batchHours {
 		more, due = true, due[:batchHours]
 	}
-	last := due[len(due)-1]
-	if !since.IsZero() {
-		next = last.from.Add(time.Hour)
-	}
-	in, err := store.LoadCostInput(ctx, tx, cluster, due[0].from, last.to)
+	end := due[len(due)-1]
+	in, err := store.LoadCostInput(ctx, tx, cluster, due[0].from, end.to)
 	if err != nil {
-		return false, next, err
+		return false, done, err
 	}
 	costed := w.cost(in, due)
 	if err := store.SaveCosting(ctx, tx, cluster, costed); err != nil {
-		return false, next, err
+		return false, done, err
 	}
 	w.report(ctx, tx, cluster, costed)
-	return more, next, nil
+	return more, end.from, nil
 }
 
 // dueHour is an hour to cost; final ones go into the ledger.
@@ -123,7 +122,7 @@ type dueHour struct {
 
 // dueHours lists what is to be costed, oldest first: closed hours again (from since, or the last day when another hour closes),
 // then those never closed. Once an hour is not final, none after it is.
-func dueHours(c store.Costing, since time.Time) []dueHour {
+func dueHours(c store.Costing, since, now time.Time) []dueHour {
 	dataAt := c.DataAt.UTC()
 	first := later(c.FirstHour.UTC(), dataAt.Add(-maxBack).Truncate(time.Hour))
 	open := first
@@ -133,7 +132,7 @@ func dueHours(c store.Costing, since time.Time) []dueHour {
 	var hours []dueHour
 	closing := true
 	for at := open; at.Before(dataAt); at = at.Add(time.Hour) {
-		closing = closing && final(at, dataAt, c.Dirty)
+		closing = closing && final(at, dataAt, now, c.Dirty)
 		to := at.Add(time.Hour)
 		if to.After(dataAt) {
 			to = dataAt
@@ -155,14 +154,15 @@ func dueHours(c store.Costing, since time.Time) []dueHour {
 }
 
 // final says whether the hour's data is complete: it is over for long enough, and its roll-ups are made or were waited for.
-func final(hour, dataAt time.Time, dirty []time.Time) bool {
+func final(hour, dataAt, now time.Time, dirty []store.DirtyBlock) bool {
 	if hour.Add(time.Hour + settle).After(dataAt) {
 		return false
 	}
-	if hour.Add(patience).Before(dataAt) {
-		return true
-	}
-	return !slices.ContainsFunc(dirty, func(block time.Time) bool { return !block.After(hour) && hour.Before(block.Add(2*time.Hour)) })
+	return !slices.ContainsFunc(dirty, func(b store.DirtyBlock) bool {
+		inBlock := !b.At.After(hour) && hour.Before(b.At.Add(2*time.Hour))
+		waitedFor := hour.Add(patience).Before(dataAt) && b.MarkedAt.Add(patienceHere).Before(now)
+		return inBlock && !waitedFor
+	})
 }
 
 // cost closes the hours that are due. Closed hours whose lines did not change are left out.

@@ -203,6 +203,26 @@ func TestHoursCloseOnceTheirDataIsComplete(t *testing.T) {
 	e.balanced(usd(t, "4.527"))
 }
 
+// A backlog whose roll-ups are still to be made is costed at once, open, and closes when they are there.
+func TestABacklogWaitsForItsRollUps(t *testing.T) {
+	t.Parallel()
+	e := newEstate(t)
+	e.node("n1", "g5.xlarge", fleet.PurchaseOnDemand, start)
+	e.exec(`INSERT INTO rollup_dirty (tenant_id, cluster_id, block_at, marked_at) SELECT $1, $2, $3::timestamptz + b * interval '2 hours', now() FROM generate_series(0, 30) b`, e.tenant, e.cluster, start)
+	e.dataAt(start.Add(60 * time.Hour))
+	e.catchUp()
+	e.balanced(usd(t, "60.36"))
+	if closed := e.number(`SELECT count(*) FROM cost_hour WHERE tenant_id = $1 AND state = 'closed'`, e.tenant); closed != 0 {
+		t.Errorf("%d hours closed before their roll-ups were made", closed)
+	}
+	e.exec(`DELETE FROM rollup_dirty WHERE tenant_id = $1 AND block_at < $2`, e.tenant, start.Add(40*time.Hour))
+	e.catchUp()
+	e.balanced(usd(t, "60.36"))
+	if closed := e.number(`SELECT count(*) FROM cost_hour WHERE tenant_id = $1 AND state = 'closed'`, e.tenant); closed != 40 {
+		t.Errorf("%d hours closed, want 40", closed)
+	}
+}
+
 func TestUseAboveTheRequestAndTeamsReachTheDailyTable(t *testing.T) {
 	t.Parallel()
 	e := newEstate(t)

@@ -16,6 +16,13 @@ func TestDueHours(t *testing.T) {
 		v := start.Add(time.Duration(hours * float64(time.Hour)))
 		return &v
 	}
+	now := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
+	dirty := func(ago time.Duration, hours ...float64) (blocks []store.DirtyBlock) {
+		for _, h := range hours {
+			blocks = append(blocks, store.DirtyBlock{At: *at(h), MarkedAt: now.Add(-ago)})
+		}
+		return blocks
+	}
 	for _, c := range []struct {
 		name  string
 		state store.Costing
@@ -26,8 +33,9 @@ func TestDueHours(t *testing.T) {
 		{"an hour closes ten minutes after its end", store.Costing{DataAt: at(1.2), FirstHour: at(0)}, nil, "!0 ~1"},
 		{"five minutes are too early", store.Costing{DataAt: at(1.05), FirstHour: at(0)}, nil, "~0 ~1"},
 		{"data that ends at the full hour opens no empty hour", store.Costing{DataAt: at(2), FirstHour: at(0)}, nil, "!0 ~1"},
-		{"a dirty block keeps its hours open, and those after it", store.Costing{DataAt: at(5), FirstHour: at(0), Dirty: []time.Time{*at(2)}}, nil, "!0 !1 ~2 ~3 ~4"},
-		{"after six hours nobody waits for roll-ups", store.Costing{DataAt: at(9), FirstHour: at(0), Dirty: []time.Time{*at(0), *at(6)}}, nil, "!0 !1 !2 !3 !4 !5 ~6 ~7 ~8"},
+		{"a dirty block keeps its hours open, and those after it", store.Costing{DataAt: at(5), FirstHour: at(0), Dirty: dirty(time.Hour, 2)}, nil, "!0 !1 ~2 ~3 ~4"},
+		{"after six hours nobody waits for roll-ups", store.Costing{DataAt: at(9), FirstHour: at(0), Dirty: dirty(time.Hour, 0, 6)}, nil, "!0 !1 !2 !3 !4 !5 ~6 ~7 ~8"},
+		{"but for a backlog that just came they do", store.Costing{DataAt: at(9), FirstHour: at(0), Dirty: dirty(time.Minute, 0)}, nil, "~0 ~1 ~2 ~3 ~4 ~5 ~6 ~7 ~8"},
 		{"an hour that closes looks at the day before again", store.Costing{DataAt: at(4.5), FirstHour: at(0), LastClosed: at(2)}, nil, "!0 !1 !2 !3 ~4"},
 		{"without one to close nothing is looked at again", store.Costing{DataAt: at(4.05), FirstHour: at(0), LastClosed: at(2)}, nil, "~3 ~4"},
 		{"closed hours are costed again on demand", store.Costing{DataAt: at(4.05), FirstHour: at(0), LastClosed: at(2)}, at(1), "!1 !2 ~3 ~4"},
@@ -38,7 +46,7 @@ func TestDueHours(t *testing.T) {
 			since = *c.since
 		}
 		got := ""
-		for _, d := range dueHours(c.state, since) {
+		for _, d := range dueHours(c.state, since, now) {
 			mark := "~"
 			if d.final {
 				mark = "!"

@@ -14,10 +14,16 @@ import (
 
 // Costing is how far the costing of a cluster has come.
 type Costing struct {
-	DataAt     *time.Time  // the cluster's newest data; nil: it has never reported
-	FirstHour  *time.Time  // the hour in which its first node started; nil: no node yet
-	LastClosed *time.Time  // newest hour in the ledger; nil: none
-	Dirty      []time.Time // blocks of two hours whose roll-ups are not final
+	DataAt     *time.Time // the cluster's newest data; nil: it has never reported
+	FirstHour  *time.Time // the hour in which its first node started; nil: no node yet
+	LastClosed *time.Time // newest hour in the ledger; nil: none
+	Dirty      []DirtyBlock
+}
+
+// DirtyBlock is a block of two hours whose roll-ups are not made from all its data yet.
+type DirtyBlock struct {
+	At       time.Time
+	MarkedAt time.Time // our clock, when its newest data came
 }
 
 // LockCosting makes this transaction the only one that costs the cluster, until it ends, and says how far the costing has come.
@@ -30,11 +36,17 @@ func LockCosting(ctx context.Context, tx *Tx, cluster fleet.ClusterID) (c Costin
 	err = tx.pgx.QueryRow(ctx, `
 SELECT c.data_at,
   (SELECT date_trunc('hour', min(started_at)) FROM node n WHERE n.tenant_id = c.tenant_id AND n.cluster_id = c.id),
-  (SELECT max(hour) FROM cost_hour h WHERE h.tenant_id = c.tenant_id AND h.cluster_id = c.id AND h.state = 'closed'),
-  (SELECT coalesce(array_agg(block_at ORDER BY block_at), '{}') FROM rollup_dirty d WHERE d.tenant_id = c.tenant_id AND d.cluster_id = c.id)
-FROM cluster c WHERE c.tenant_id = $1 AND c.id = $2`, tx.Tenant, cluster).Scan(&c.DataAt, &c.FirstHour, &c.LastClosed, &c.Dirty)
+  (SELECT max(hour) FROM cost_hour h WHERE h.tenant_id = c.tenant_id AND h.cluster_id = c.id AND h.state = 'closed')
+FROM cluster c WHERE c.tenant_id = $1 AND c.id = $2`, tx.Tenant, cluster).Scan(&c.DataAt, &c.FirstHour, &c.LastClosed)
 	if err != nil {
 		return c, false, notFound(err, "cluster")
+	}
+	rows, err := tx.pgx.Query(ctx, `SELECT block_at, marked_at FROM rollup_dirty WHERE tenant_id = $1 AND cluster_id = $2 ORDER BY block_at`, tx.Tenant, cluster)
+	if err != nil {
+		return c, false, fmt.Errorf("load dirty blocks: %w", err)
+	}
+	if c.Dirty, err = pgx.CollectRows(rows, pgx.RowToStructByPos[DirtyBlock]); err != nil {
+		return c, false, fmt.Errorf("load dirty blocks: %w", err)
 	}
 	return c, true, nil
 }
