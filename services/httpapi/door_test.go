@@ -52,6 +52,7 @@ type doorOptions struct {
 	demo              httpapi.DemoControl
 	dashboard         fs.FS
 	queue             httpapi.Queue
+	publicURL         string
 }
 
 func openDoor(t *testing.T, opt doorOptions) *door {
@@ -74,7 +75,7 @@ func openDoor(t *testing.T, opt doorOptions) *door {
 	if d.keys, err = auth.NewKeyring(ctx, httpapi.SigningKeys(d.db), d.sealer); err != nil {
 		t.Fatal(err)
 	}
-	server := httpapi.New(httpapi.Config{Version: "test", Dashboard: opt.dashboard, RequestsPerMinute: opt.requestsPerMinute}, httpapi.Deps{
+	server := httpapi.New(httpapi.Config{Version: "test", PublicURL: opt.publicURL, Dashboard: opt.dashboard, RequestsPerMinute: opt.requestsPerMinute}, httpapi.Deps{
 		DB: d.db, Keys: d.keys, Sealer: d.sealer, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Registry: prometheus.NewRegistry(), Demo: opt.demo, Queue: opt.queue,
 	})
 	listener := httptest.NewServer(server.Handler())

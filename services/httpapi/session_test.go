@@ -298,3 +298,13 @@ func TestOtherSitesCannotMakeABrowserWrite(t *testing.T) {
 	d.call("POST", "/api/v1/clusters", body, "Cookie", cookie, "Origin", "https://evil.test").want(t, 403)
 	d.call("POST", "/api/v1/clusters", body, "Cookie", cookie, "Sec-Fetch-Site", "same-origin").want(t, 201)
 }
+
+func TestBehindTLSCookiesAreSecureAndThePublicOriginIsOurs(t *testing.T) {
+	t.Parallel()
+	d := openDoor(t, doorOptions{publicURL: "https://plimsoll.test"})
+	in := d.call("POST", "/api/v1/auth/login", map[string]string{"email": "owner@harbour.test", "password": testPassword}, "Origin", "https://plimsoll.test").want(t, 200)
+	if !strings.Contains(in.header.Get("Set-Cookie"), "; Secure") {
+		t.Errorf("cookie %q", in.header.Get("Set-Cookie"))
+	}
+	d.call("POST", "/api/v1/auth/logout", nil, "Origin", "https://plimsoll.test.evil.test").want(t, 403)
+}
