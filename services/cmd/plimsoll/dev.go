@@ -91,6 +91,16 @@ func runDev(ctx context.Context, f devFlags, log *slog.Logger, stdout io.Writer)
 	if err != nil {
 		return err
 	}
+	unlock, err := lockDir(dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if f.reset {
+		if err := forget(dir); err != nil {
+			return err
+		}
+	}
 	keys, err := loadSignIn(filepath.Join(dir, "sign-in.json"))
 	if err != nil {
 		return err
@@ -165,15 +175,24 @@ func dataDir(f devFlags) (string, error) {
 	if f.data == "" && os.Geteuid() == 0 && !traversable(filepath.Dir(dir)) {
 		dir = filepath.Join("/var/tmp", "plimsoll-"+hex.EncodeToString([]byte(filepath.Base(filepath.Dir(dir)))))
 	}
-	if f.reset {
-		if err := os.RemoveAll(dir); err != nil {
-			return "", fmt.Errorf("forget the data: %w", err)
-		}
-	}
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // the database's account must traverse it; secrets in it are 0600
 		return "", fmt.Errorf("make data directory: %w", err)
 	}
 	return dir, nil
+}
+
+// forget removes what earlier starts left in the directory, but for the lock that is held.
+func forget(dir string) error {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if err == nil && e.Name() != "lock" {
+			err = os.RemoveAll(filepath.Join(dir, e.Name()))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("forget the data: %w", err)
+	}
+	return nil
 }
 
 // traversable says whether every directory up to the root lets others through.
