@@ -19,8 +19,8 @@ import (
 type agent struct {
 	dir        string
 	kubeconfig string
-	metrics    string // host:port
-	running    *process
+	metrics    string   // host:port
+	running    *process // the newest; ends with the test that installed it
 	starts     int
 }
 
@@ -36,6 +36,11 @@ func installAgent(t *testing.T, c *cluster, config, token string) *agent {
 	if err := os.Mkdir(filepath.Join(a.dir, "state"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if a.running != nil {
+			a.running.stop()
+		}
+	})
 	a.write(t, "token", []byte(token))
 	a.write(t, "state/install_id", []byte("0123456789abcdef0123456789abcdef")) // mounted by the chart
 	a.configure(t, config, func(m map[string]any) {
@@ -107,7 +112,7 @@ func (a *agent) loseDisk(t *testing.T) {
 func (a *agent) start(t *testing.T) {
 	t.Helper()
 	a.starts++
-	a.running = start(t, fmt.Sprintf("agent-%d", a.starts),
+	a.running = launch(t, fmt.Sprintf("agent-%d", a.starts),
 		exec.Command(agentBin, "--config", filepath.Join(a.dir, "agent.yaml"), "--role", "controller"),
 		"POD_NAME=plimsoll-agent-0")
 	within(t, time.Minute, "agent ready", func() (bool, string) {

@@ -20,9 +20,17 @@ type process struct {
 	log  string
 }
 
-// start runs a program with env added to a minimal environment: a setting of
-// the developer's shell must not reach what is tested.
+// start runs a program until the test ends.
 func start(t *testing.T, name string, cmd *exec.Cmd, env ...string) *process {
+	t.Helper()
+	p := launch(t, name, cmd, env...)
+	t.Cleanup(p.stop)
+	return p
+}
+
+// launch runs a program with env added to a minimal environment: a setting of
+// the developer's shell must not reach what is tested. The caller stops it.
+func launch(t *testing.T, name string, cmd *exec.Cmd, env ...string) *process {
 	t.Helper()
 	p := &process{name: name, cmd: cmd, done: make(chan struct{}), log: filepath.Join(logDir, name+".log")}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -40,7 +48,6 @@ func start(t *testing.T, name string, cmd *exec.Cmd, env ...string) *process {
 		t.Fatalf("start %s: %v", name, err)
 	}
 	go func() { _ = cmd.Wait(); close(p.done) }()
-	t.Cleanup(func() { p.stop() })
 	return p
 }
 

@@ -51,6 +51,7 @@ func startService(t *testing.T) *service {
 	if !ok {
 		t.Fatalf("no password in %q", made)
 	}
+	t.Cleanup(func() { s.serve.stop() })
 	s.startServe(t)
 	s.worker = start(t, "worker", exec.Command(serviceBin, "worker"),
 		append(common, fmt.Sprintf("PLIMSOLL_LISTEN=127.0.0.1:%d", freePort(t)))...)
@@ -76,7 +77,7 @@ func run(t *testing.T, name string, env []string, args ...string) string {
 func (s *service) startServe(t *testing.T) {
 	t.Helper()
 	s.starts++
-	s.serve = start(t, fmt.Sprintf("serve-%d", s.starts), exec.Command(serviceBin, "serve"), s.env...)
+	s.serve = launch(t, fmt.Sprintf("serve-%d", s.starts), exec.Command(serviceBin, "serve"), s.env...)
 	within(t, time.Minute, "service ready", func() (bool, string) {
 		if !s.serve.alive() {
 			t.Fatal(s.serve.tail())
@@ -167,6 +168,20 @@ func (s *service) workload(t *testing.T) (w observed) {
 		return false, fmt.Sprintf("%d workloads", len(list.Items))
 	})
 	return w
+}
+
+// writer says whether the workload is shown with another controller that writes its replicas.
+func (s *service) writer(w observed, object string) (bool, string) {
+	var now observed
+	if err := s.try(http.MethodGet, "/workloads/"+w.ID, nil, &now); err != nil {
+		return false, err.Error()
+	}
+	for _, writer := range now.Writers {
+		if writer.Object == object {
+			return true, writer.Manager
+		}
+	}
+	return false, fmt.Sprintf("%+v", now)
 }
 
 func (s *service) setPolicy(t *testing.T, w observed, document string) {
