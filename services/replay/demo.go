@@ -71,7 +71,7 @@ func demoChat(traffic Source) demoWorkload {
 		Pools:    []string{"gpu-stable"}, Replicas: 5,
 		// An 11.6 GB image from the region's registry took 121 s; container, weights and engine 90 s on a warm node.
 		Startup: Startup{PullSeconds: 95, LoadSeconds: 62, WarmSeconds: 60, WarmFrom: 0.5, DrainSeconds: 45},
-		Service: Service{Slots: 36, PrefillRate: 5000, TokenSeconds: 0.040, TokenSeconds1: 0.022, Spread: 0.75, LateSeconds: 5, TimeoutSeconds: 60,
+		Service: Service{Slots: 36, PrefillRate: 5000, TokenSeconds: 0.040, TokenSeconds1: 0.022, Spread: 0.55, LateSeconds: 5, TimeoutSeconds: 60,
 			CPUIdle: 0.3, CPUBusy: 2.2, MemoryMiB: 19_200, GPUBaseMiB: 17_200, GPUBusyMiB: 5_400, KVCache: true, SMBase: 0.12, SMFull: 0.93},
 		Traffic: traffic,
 	}, `mode: enforce

@@ -72,10 +72,8 @@ func devCommand(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	if f.speed < 1 || f.speed > 600 {
 		return fleet.Errorf(fleet.CodeInvalid, "-speed must be 1 to 600")
 	}
-	if f.trace != "" {
-		if _, err := os.Stat(f.trace); err != nil {
-			return fleet.Errorf(fleet.CodeInvalid, "the trace %s cannot be read", f.trace)
-		}
+	if _, err := openTrace(f.trace); err != nil { // before anything is started
+		return err
 	}
 	log, err := newLog(f.log)
 	if err != nil {
