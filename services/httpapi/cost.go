@@ -79,7 +79,7 @@ type CostSummary struct {
 	PreviousMonth Money      `json:"previous_month"`
 	Today         Money      `json:"today"`
 	Yesterday     Money      `json:"yesterday"`
-	IdleShare     float64    `json:"idle_share" doc:"idle and overhead over all, of this month"`
+	IdleShare     float64    `json:"idle_share" doc:"idle over all, of this month"`
 	UnpricedShare *float64   `json:"unpriced_share" doc:"node time of this month without a price; null without nodes"`
 	LastClosed    *time.Time `json:"last_closed" doc:"start of the newest hour in the ledger"`
 	OpenHours     int        `json:"open_hours"`

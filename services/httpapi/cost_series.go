@@ -84,7 +84,7 @@ func (s *Server) summarise(rows []store.CostRow, now time.Time) CostSummary {
 		switch {
 		case r.At.Before(month):
 			before.Amount = before.Amount.Add(r.Amount)
-		case r.Kind == ledger.KindIdle || r.Kind == ledger.KindOverhead:
+		case r.Kind == ledger.KindIdle:
 			idle.Amount = idle.Amount.Add(r.Amount)
 		}
 		switch {

@@ -186,7 +186,7 @@ func TestTimeseriesAndSummary(t *testing.T) {
 	}
 	var overview httpapi.Overview
 	b.get("/api/v1/overview").want(t, 200).into(t, &overview)
-	if overview.Cost.ForecastMonth == nil || *overview.Cost.ForecastMonth != *sum.Forecast || overview.Cost.MonthToDate != sum.MonthToDate || overview.Cost.Today != sum.Today {
+	if overview.Cost.ForecastMonth == nil || *overview.Cost.ForecastMonth != *sum.Forecast || overview.Cost.MonthToDate != sum.MonthToDate || overview.Cost.Today != sum.Today || overview.Cost.IdleShare != sum.IdleShare {
 		t.Errorf("the overview says %+v, the cost page %+v", overview.Cost, sum)
 	}
 }
