@@ -172,11 +172,9 @@ func TestParseRefusesWhatItDoesNotUnderstand(t *testing.T) {
 	}
 }
 
-func BenchmarkCatalogueParse(b *testing.B) {
-	text := []byte("plimsoll-catalogue\t1\tUSD\nS\taws\ton_demand\tx\t2026-01-01\tMIT\there\nR\taws\tr1\n" + "T\taws\ta\tamd64\t1000\t1024\n" + strings.Repeat("P\t0\t0.5\t-\n", 900))
+func BenchmarkSearch(b *testing.B) {
+	book := market.Catalogue()
 	for b.Loop() {
-		if _, err := market.Parse(text); err != nil {
-			b.Fatal(err)
-		}
+		book.Search(market.Filter{MinGPUs: 8, MinGPUMemoryMiB: 80 << 10})
 	}
 }
