@@ -154,7 +154,7 @@ func ClusterByID(ctx context.Context, tx *Tx, id fleet.ClusterID) (Cluster, erro
 }
 
 // MaxClusters is how many clusters a tenant may have.
-const MaxClusters = 500
+const MaxClusters = 10_000
 
 // CreateCluster makes a cluster that waits for its agent. A name that is taken is a conflict.
 func CreateCluster(ctx context.Context, tx *Tx, name string, mode fleet.Mode) (fleet.ClusterID, error) {
