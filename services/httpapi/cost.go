@@ -199,6 +199,7 @@ type costGroup struct {
 	amount    fleet.Money
 	rows      map[ledger.Resource]*ledger.Row
 	byStep    map[time.Time]fleet.Money
+	rest      bool // the sum of what is beyond the limit
 }
 
 func (g *costGroup) add(r store.CostRow) {
@@ -254,7 +255,7 @@ func fold(groups []*costGroup, limit int) []*costGroup {
 			continue
 		}
 		if other == nil {
-			other = &costGroup{kind: g.kind, key: "other", rows: map[ledger.Resource]*ledger.Row{}, byStep: map[time.Time]fleet.Money{}}
+			other = &costGroup{kind: g.kind, key: "other", rest: true, rows: map[ledger.Resource]*ledger.Row{}, byStep: map[time.Time]fleet.Money{}}
 		}
 		for _, r := range g.rows {
 			other.add(store.CostRow{Row: *r})
@@ -341,12 +342,12 @@ func (s *Server) showAllocations(groups []*costGroup, total fleet.Money, previou
 			a.Efficiency = &ratio
 		}
 		before := was[g.kind+" "+g.key]
+		if g.rest {
+			before = rest // the last: what no group before it had, groups that are gone included
+		}
 		rest -= before
 		a.Previous = s.money(before)
 		items = append(items, a)
-	}
-	if n := len(items); n > 0 && items[n-1].Key == "other" {
-		items[n-1].Previous = s.money(rest)
 	}
 	return items, s.money(wasTotal)
 }
@@ -355,7 +356,7 @@ func (s *Server) showAllocations(groups []*costGroup, total fleet.Money, previou
 func costNames(ctx context.Context, tx *store.Tx, aggregate string, groups []*costGroup) (map[string]string, error) {
 	var ids []string
 	for _, g := range groups {
-		if g.key != "" && g.key != "other" && !strings.HasPrefix(g.key, "namespace/") {
+		if g.key != "" && !g.rest && !strings.HasPrefix(g.key, "namespace/") {
 			ids = append(ids, g.key)
 		}
 	}
