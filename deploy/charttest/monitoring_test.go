@@ -20,6 +20,7 @@ var served = map[string][]string{
 	"plimsoll_ingest_reports_total":             {"outcome"},
 	"plimsoll_ingest_bytes_total":               {},
 	"plimsoll_jobs_run_seconds":                 {"kind", "outcome", "le"},
+	"plimsoll_jobs_wait_seconds":                {"kind", "le"},
 	"plimsoll_plan_decide_seconds":              {"le"},
 	"plimsoll_clusters_connected":               {},
 	"plimsoll_uplink_connected":                 {"namespace", "pod"},

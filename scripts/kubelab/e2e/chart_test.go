@@ -25,11 +25,11 @@ import (
 
 const agentNamespace = "plimsoll"
 
-// render returns the agent chart's manifests by file name, under a release
-// named plimsoll-agent.
-func render(t *testing.T, ns, values string) map[string]string {
+// render returns a chart's manifests by file name, under a release of the
+// chart's name.
+func render(t *testing.T, name, ns, values string) map[string]string {
 	t.Helper()
-	chart, err := loader.LoadDir("../../../deploy/helm/plimsoll-agent")
+	chart, err := loader.LoadDir("../../../deploy/helm/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func render(t *testing.T, ns, values string) map[string]string {
 	if err := sigsyaml.Unmarshal([]byte(values), &given); err != nil {
 		t.Fatal(err)
 	}
-	all, err := util.ToRenderValues(chart, given, common.ReleaseOptions{Name: "plimsoll-agent", Namespace: ns, IsInstall: true}, common.DefaultCapabilities)
+	all, err := util.ToRenderValues(chart, given, common.ReleaseOptions{Name: name, Namespace: ns, IsInstall: true}, common.DefaultCapabilities)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func (c *cluster) namespace(t *testing.T, name string, labels map[string]string)
 // configuration that it would mount; the agent runs as a process of the test.
 func installRights(t *testing.T, c *cluster, endpoint string) (config string) {
 	t.Helper()
-	files := render(t, agentNamespace, fmt.Sprintf(`
+	files := render(t, "plimsoll-agent", agentNamespace, fmt.Sprintf(`
 endpoint: %s
 clusterName: lab
 mode: enforce
@@ -111,13 +111,13 @@ func TestChart(t *testing.T) {
 	c := startCluster(t)
 	c.addNodes(t)
 	c.deploy(t, 1)
-	t.Run("installs", func(t *testing.T) { testChartInstalls(t, c) })
+	t.Run("installs", func(t *testing.T) { testChartsInstall(t, c) })
 	t.Run("rights", func(t *testing.T) { testRights(t, c) })
 }
 
-// testChartInstalls: the whole chart is taken by the server into a namespace
-// that enforces the restricted pod standard, and its pods are admitted there.
-func testChartInstalls(t *testing.T, c *cluster) {
+// testChartsInstall: both charts are taken by the server into a namespace that
+// enforces the restricted pod standard, and their pods are admitted there.
+func testChartsInstall(t *testing.T, c *cluster) {
 	const ns = "restricted"
 	c.namespace(t, ns, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
 	_, err := c.kube.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{
@@ -126,7 +126,7 @@ func testChartInstalls(t *testing.T, c *cluster) {
 	if !apierrors.IsForbidden(err) {
 		t.Fatalf("the namespace does not enforce the standard: %v", err)
 	}
-	files := render(t, ns, `
+	files := render(t, "plimsoll-agent", ns, `
 endpoint: https://plimsoll.example.com
 clusterName: lab
 mode: enforce
@@ -136,17 +136,27 @@ controller: {podDisruptionBudget: {enabled: true}}
 gpu: {enabled: true, dcgm: {mode: hostengine}}
 `)
 	c.apply(t, slices.Collect(maps.Values(files))...)
-	within(t, time.Minute, "pods of the chart run", func() (bool, string) {
-		deployment, err := c.kube.AppsV1().Deployments(ns).Get(t.Context(), "plimsoll-agent", metav1.GetOptions{})
-		if err != nil {
-			return false, err.Error()
-		}
+	service := render(t, "plimsoll", ns, `
+publicURL: https://plimsoll.example.com
+existingSecret: plimsoll
+ingress: {enabled: true, host: plimsoll.example.com, tlsSecret: tls}
+`)
+	c.apply(t, slices.Collect(maps.Values(service))...)
+	ready := map[string]int32{"plimsoll-agent": 1, "plimsoll-service": 2, "plimsoll-worker": 2}
+	within(t, time.Minute, "pods of the charts run", func() (bool, string) {
 		daemons, err := c.kube.AppsV1().DaemonSets(ns).Get(t.Context(), "plimsoll-agent-node", metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
 		}
-		return deployment.Status.ReadyReplicas == 1 && daemons.Status.NumberReady == gpuNodes,
-			fmt.Sprintf("controller %d, nodes %d of %d", deployment.Status.ReadyReplicas, daemons.Status.NumberReady, gpuNodes)
+		all, seen := daemons.Status.NumberReady == gpuNodes, fmt.Sprintf("nodes %d", daemons.Status.NumberReady)
+		for name, want := range ready {
+			d, err := c.kube.AppsV1().Deployments(ns).Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				return false, err.Error()
+			}
+			all, seen = all && d.Status.ReadyReplicas == want, fmt.Sprintf("%s, %s %d", seen, name, d.Status.ReadyReplicas)
+		}
+		return all, seen
 	})
 }
 
@@ -156,7 +166,7 @@ func testRights(t *testing.T, c *cluster) {
 		for _, scope := range []string{"cluster", "namespaced"} {
 			ns := "rights-" + mode + "-" + scope
 			c.namespace(t, ns, nil)
-			files := render(t, ns, fmt.Sprintf("endpoint: https://x.example.com\nclusterName: lab\nmode: %s\nrbac: {scope: %s}\nnamespaces: {include: [%s]}",
+			files := render(t, "plimsoll-agent", ns, fmt.Sprintf("endpoint: https://x.example.com\nclusterName: lab\nmode: %s\nrbac: {scope: %s}\nnamespaces: {include: [%s]}",
 				mode, scope, namespace))
 			// the Roles of all modes would share a name in the workload's namespace
 			rbac := strings.ReplaceAll(files["rbac.yaml"], "name: plimsoll-agent\n  namespace: "+namespace, "name: "+ns+"\n  namespace: "+namespace)
