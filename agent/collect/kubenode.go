@@ -107,7 +107,7 @@ func purchaseOf(labels map[string]string) string {
 
 // gpuModel turns a driver's or a cloud's product name into the catalogue's: "NVIDIA-H100-80GB-HBM3" is an H100.
 func gpuModel(product string) string {
-	p := strings.ToUpper(strings.NewReplacer("NVIDIA-", "", "NVIDIA ", "", "TESLA-", "", "TESLA ", "", "_", "-", " ", "-").Replace(product))
+	p := strings.NewReplacer("NVIDIA-", "", "NVIDIA ", "", "TESLA-", "", "TESLA ", "", "_", "-", " ", "-").Replace(strings.ToUpper(product))
 	p = strings.TrimSuffix(p, "-SHARED")
 	switch {
 	case strings.HasPrefix(p, "A100") && strings.Contains(p, "80GB"):
