@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"plimsoll.dev/services/fleet"
@@ -36,6 +37,11 @@ func Open(ctx context.Context, url string, opt Options) (*DB, error) {
 	}
 	cfg.ConnConfig.RuntimeParams["citus.propagate_set_commands"] = "local"
 	cfg.ConnConfig.RuntimeParams["timezone"] = "UTC"
+	cfg.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
+		// Times are UTC wherever the process runs; pgx gives local ones by default.
+		conn.TypeMap().RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC}})
+		return nil
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connect to database: %w", err)

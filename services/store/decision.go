@@ -118,40 +118,46 @@ WHERE d.tenant_id = $1 AND d.id = $2`, tx.Tenant, id)
 }
 
 // Resolve approves or rejects a proposal. Approval makes a plan of a new generation, so that the agent gets it as any other.
-// A proposal that is no longer open, or expired by now (data time), is a conflict.
+// A proposal that is no longer open, or expired by now (data time), is a conflict; so is approving what the cluster's mode, a
+// freeze or a newer policy does not allow any more.
 func Resolve(ctx context.Context, tx *Tx, id fleet.DecisionID, approve bool, actor, reason string) (DecisionRow, error) {
 	d, err := DecisionByID(ctx, tx, id)
 	if err != nil {
 		return d.DecisionRow, err
 	}
-	now, err := lockCluster(ctx, tx, d.Cluster)
+	c, err := lockForApproval(ctx, tx, d.Cluster, d.Workload)
 	if err != nil {
 		return d.DecisionRow, err
 	}
-	state := "rejected"
-	if approve {
-		state = "approved"
+	if d, err = DecisionByID(ctx, tx, id); err != nil { // as it is now that nobody else can change it
+		return d.DecisionRow, err
 	}
-	expires := d.ExpiresAt
+	if d.State != "proposed" || !d.ExpiresAt.After(c.now) {
+		return d.DecisionRow, fleet.Errorf(fleet.CodeConflict, "this proposal is not open any more (it is %s)", openState(d.State, d.ExpiresAt, c.now))
+	}
+	state, expires := "rejected", d.ExpiresAt
 	if approve {
-		expires = maxTime(expires, now.Add(2*time.Minute)) // the agent needs time to get it
+		if err := c.allows(d); err != nil {
+			return d.DecisionRow, err
+		}
+		state, expires = "approved", maxTime(d.ExpiresAt, c.now.Add(2*time.Minute)) // the agent needs time to get it
 	}
 	tag, err := tx.pgx.Exec(ctx, `
 UPDATE decision SET state = $3, decided_by = $4, decided_at = $5, result_detail = nullif($6, ''), expires_at = $7,
   finished_at = CASE WHEN $3 = 'rejected' THEN $8::timestamptz END
-WHERE tenant_id = $1 AND id = $2 AND state = 'proposed' AND expires_at > $8`, tx.Tenant, id, state, actor, tx.Now, reason, expires, now)
+WHERE tenant_id = $1 AND id = $2 AND state = 'proposed'`, tx.Tenant, id, state, actor, tx.Now, reason, expires, c.now)
 	if err != nil {
 		return d.DecisionRow, fmt.Errorf("resolve decision: %w", err)
 	}
 	if tag.RowsAffected() == 0 {
-		return d.DecisionRow, fleet.Errorf(fleet.CodeConflict, "this proposal is not open any more (it is %s)", openState(d.State, d.ExpiresAt, now))
+		return d.DecisionRow, fleet.Errorf(fleet.CodeConflict, "this proposal is not open any more")
 	}
 	if approve {
-		if err := approvedPlan(ctx, tx, d, now, expires); err != nil {
+		if err := approvedPlan(ctx, tx, d, c, expires); err != nil {
 			return d.DecisionRow, err
 		}
 	}
-	if err := Notify(ctx, tx, EventPlan, d.Cluster, string(id)); err != nil {
+	if err := Notify(ctx, tx, EventDecision, d.Cluster, string(id)); err != nil {
 		return d.DecisionRow, err
 	}
 	d, err = DecisionByID(ctx, tx, id)
@@ -165,34 +171,66 @@ func openState(state string, expires, now time.Time) string {
 	return state
 }
 
-// lockCluster takes the planner's lock and returns the cluster's data time.
-func lockCluster(ctx context.Context, tx *Tx, cluster fleet.ClusterID) (time.Time, error) {
-	var lastSeen, dataAt *time.Time
-	var speed float64
-	err := tx.pgx.QueryRow(ctx, `SELECT last_seen_at, data_at, clock_speed FROM cluster WHERE tenant_id = $1 AND id = $2 FOR UPDATE`, tx.Tenant, cluster).
-		Scan(&lastSeen, &dataAt, &speed)
-	if err != nil {
-		return time.Time{}, notFound(err, "cluster")
-	}
-	if lastSeen == nil || dataAt == nil {
-		return tx.Now, nil
-	}
-	return dataNow(tx.Now, *lastSeen, *dataAt, speed), nil
+// approval is what a proposal is held against.
+type approval struct {
+	now        time.Time // data time of the cluster
+	mode       fleet.Mode
+	frozen     bool
+	generation int64
+	head       *string
+	policy     int // version in force
 }
 
-// approvedPlan is the child plan that carries an approved proposal: the same input, the next generation.
-func approvedPlan(ctx context.Context, tx *Tx, d DecisionDetail, now, expires time.Time) error {
-	id := uuid.Must(uuid.NewV7()).String()
-	_, err := tx.pgx.Exec(ctx, `
-WITH made AS (
-  INSERT INTO plan (tenant_id, id, cluster_id, generation, parent_id, at, created_at, expires_at, mode, input_hash, input)
-  SELECT c.tenant_id, $3, c.id, c.generation + 1, c.head_plan_id, $5, $6, $7, 'approve', p.input_hash, p.input
-  FROM cluster c JOIN plan p ON p.tenant_id = c.tenant_id AND p.id = $4 WHERE c.tenant_id = $1 AND c.id = $2
-  RETURNING generation)
-UPDATE cluster SET generation = (SELECT generation FROM made), head_plan_id = $3 WHERE tenant_id = $1 AND id = $2`,
-		tx.Tenant, d.Cluster, id, d.PlanID, now, tx.Now, expires)
+// lockForApproval takes the planner's lock.
+func lockForApproval(ctx context.Context, tx *Tx, cluster fleet.ClusterID, workload fleet.WorkloadID) (approval, error) {
+	var lastSeen, dataAt *time.Time
+	var speed float64
+	a := approval{now: tx.Now}
+	err := tx.pgx.QueryRow(ctx, `
+SELECT last_seen_at, data_at, clock_speed, mode, frozen, generation, head_plan_id::text FROM cluster WHERE tenant_id = $1 AND id = $2 FOR UPDATE`, tx.Tenant, cluster).
+		Scan(&lastSeen, &dataAt, &speed, &a.mode, &a.frozen, &a.generation, &a.head)
 	if err != nil {
-		return fmt.Errorf("save approved plan: %w", err)
+		return a, notFound(err, "cluster")
+	}
+	if err := tx.pgx.QueryRow(ctx, `SELECT coalesce(max(version), 0) FROM policy WHERE tenant_id = $1 AND workload_id = $2`, tx.Tenant, workload).Scan(&a.policy); err != nil {
+		return a, fmt.Errorf("load policy version: %w", err)
+	}
+	if lastSeen != nil && dataAt != nil {
+		a.now = dataNow(tx.Now, *lastSeen, *dataAt, speed)
+	}
+	return a, nil
+}
+
+// allows says why a proposal may not be approved now; nil when it may.
+func (a approval) allows(d DecisionDetail) error {
+	var detail struct {
+		Policy int `json:"policy_version"`
+	}
+	if err := json.Unmarshal(d.Detail, &detail); err != nil {
+		return fmt.Errorf("read decision: %w", err)
+	}
+	switch {
+	case a.frozen:
+		return fleet.Errorf(fleet.CodeConflict, "the cluster is frozen; nothing may change there")
+	case a.mode.Rank() < fleet.ModeApprove.Rank():
+		return fleet.Errorf(fleet.CodeConflict, "the cluster is in %s mode by now; nothing may change there", a.mode)
+	case a.policy != detail.Policy:
+		return fleet.Errorf(fleet.CodeConflict, "the policy was changed since this was proposed; wait for the next decision")
 	}
 	return nil
+}
+
+// approvedPlan is the child plan that carries an approved proposal: the same input, the next generation. The agent is told.
+func approvedPlan(ctx context.Context, tx *Tx, d DecisionDetail, c approval, expires time.Time) error {
+	id := uuid.Must(uuid.NewV7()).String()
+	batch := &pgx.Batch{}
+	batch.Queue(`
+INSERT INTO plan (tenant_id, id, cluster_id, generation, parent_id, at, created_at, expires_at, mode, input_hash, input)
+SELECT p.tenant_id, $3, p.cluster_id, $4, $5, $6, $7, $8, 'approve', p.input_hash, p.input FROM plan p WHERE p.tenant_id = $1 AND p.id = $2`,
+		tx.Tenant, d.PlanID, id, c.generation+1, c.head, c.now, tx.Now, expires)
+	batch.Queue(`UPDATE cluster SET generation = $3, head_plan_id = $4 WHERE tenant_id = $1 AND id = $2`, tx.Tenant, d.Cluster, c.generation+1, id)
+	if err := tx.pgx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("save approved plan: %w", err)
+	}
+	return Notify(ctx, tx, EventPlan, d.Cluster, id)
 }

@@ -25,7 +25,8 @@ type SaveOptions struct {
 }
 
 // SavePlan stores the given decisions of a plan (those that are news) with the input they came from, moves the cluster to the
-// plan's generation and supersedes what was still open for the same workloads. The caller holds the cluster's row lock.
+// plan's generation and supersedes what was still open for the same workloads: an action ends the one before it, a hold ends a
+// proposal that nobody approved yet. The caller holds the cluster's row lock.
 func SavePlan(ctx context.Context, tx *Tx, plan optimizer.Plan, news []optimizer.Decision, input optimizer.Input, opt SaveOptions) (fleet.PlanID, error) {
 	blob, hash, err := encodeInput(input, news)
 	if err != nil {
@@ -67,10 +68,13 @@ func queueDecision(batch *pgx.Batch, tx *Tx, plan optimizer.Plan, planID string,
 	if opt.History && state == "proposed" {
 		state = "expired"
 	}
-	if state == "proposed" || state == "dispatched" {
+	if !opt.History {
+		ended := []string{"proposed"}
+		if state != "noted" {
+			ended = append(ended, "approved", "dispatched")
+		}
 		batch.Queue(`UPDATE decision SET state = 'superseded', finished_at = $4
-			WHERE tenant_id = $1 AND cluster_id = $2 AND workload_id = $3 AND state IN ('proposed', 'approved', 'dispatched')`,
-			tx.Tenant, plan.Cluster, d.Workload, plan.At)
+			WHERE tenant_id = $1 AND cluster_id = $2 AND workload_id = $3 AND state = ANY ($5)`, tx.Tenant, plan.Cluster, d.Workload, plan.At, ended)
 	}
 	var delta *int64
 	if d.CostDelta != nil {
@@ -135,17 +139,37 @@ func ExpireDecisions(ctx context.Context, tx *Tx, cluster fleet.ClusterID, now t
 	return tag.RowsAffected(), nil
 }
 
-// PendingPlan is what the agent of the cluster shall carry out now: the newest generation with every action that is on its way.
-// nil when there is none.
+// ExpireSilent does the same for all clusters of the tenant at their estimated data time, for those that report nothing any more.
+func ExpireSilent(ctx context.Context, tx *Tx) ([]fleet.DecisionID, error) {
+	rows, err := tx.pgx.Query(ctx, `
+UPDATE decision d SET state = 'expired', finished_at = d.expires_at FROM cluster c
+WHERE d.tenant_id = $1 AND d.state IN ('proposed', 'approved', 'dispatched') AND c.tenant_id = d.tenant_id AND c.id = d.cluster_id
+  AND d.expires_at <= c.data_at + greatest($2 - c.last_seen_at, interval '0') * c.clock_speed
+RETURNING d.id::text`, tx.Tenant, tx.Now)
+	if err != nil {
+		return nil, fmt.Errorf("expire decisions: %w", err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[fleet.DecisionID])
+	if err != nil {
+		return nil, fmt.Errorf("expire decisions: %w", err)
+	}
+	return ids, nil
+}
+
+// PendingPlan is what the agent of the cluster shall carry out now: the newest generation with every action that is on its way,
+// as far as the cluster's mode still allows it, its time is not over, and it was decided under the policy in force. The plan
+// lives as long as its shortest-lived action. nil when there is none.
 func PendingPlan(ctx context.Context, tx *Tx, cluster fleet.ClusterID) (*agentv1.Plan, error) {
 	rows, err := tx.pgx.Query(ctx, `
-SELECT c.head_plan_id::text, c.generation, h.at, coalesce(h.parent_id::text, ''), d.id::text, w.key, d.from_replicas, d.target, d.binding, d.expires_at,
-  (d.detail->>'min')::int, (d.detail->>'max')::int
+SELECT c.last_seen_at, c.data_at, c.clock_speed, c.head_plan_id::text, c.generation, h.at, coalesce(h.parent_id::text, ''),
+  d.id::text, w.key, d.from_replicas, d.target, d.binding, d.expires_at, (d.detail->>'min')::int, (d.detail->>'max')::int
 FROM cluster c
 JOIN plan h ON h.tenant_id = c.tenant_id AND h.id = c.head_plan_id
-JOIN decision d ON d.tenant_id = c.tenant_id AND d.cluster_id = c.id AND d.state IN ('approved', 'dispatched')
+JOIN decision d ON d.tenant_id = c.tenant_id AND d.cluster_id = c.id AND (d.state, c.mode) IN (('approved', 'approve'), ('approved', 'enforce'), ('dispatched', 'enforce'))
 JOIN workload w ON w.tenant_id = d.tenant_id AND w.id = d.workload_id AND w.gone_at IS NULL
-WHERE c.tenant_id = $1 AND c.id = $2 AND NOT c.frozen ORDER BY w.key`, tx.Tenant, cluster)
+WHERE c.tenant_id = $1 AND c.id = $2 AND NOT c.frozen AND c.last_seen_at IS NOT NULL AND c.data_at IS NOT NULL
+  AND (d.detail->>'policy_version')::int = (SELECT max(version) FROM policy p WHERE p.tenant_id = $1 AND p.workload_id = d.workload_id)
+ORDER BY w.key`, tx.Tenant, cluster)
 	if err != nil {
 		return nil, fmt.Errorf("load pending plan: %w", err)
 	}
@@ -154,17 +178,22 @@ WHERE c.tenant_id = $1 AND c.id = $2 AND NOT c.frozen ORDER BY w.key`, tx.Tenant
 	for rows.Next() {
 		var head, parent, binding string
 		var generation int64
-		var at, expires time.Time
-		var a agentv1.Action
-		if err := rows.Scan(&head, &generation, &at, &parent, &a.ActionId, &a.Workload, &a.From, &a.To, &binding, &expires, &a.Min, &a.Max); err != nil {
+		var lastSeen, dataAt, at, expires time.Time
+		var speed float64
+		a := &agentv1.Action{}
+		if err := rows.Scan(&lastSeen, &dataAt, &speed, &head, &generation, &at, &parent,
+			&a.ActionId, &a.Workload, &a.From, &a.To, &binding, &expires, &a.Min, &a.Max); err != nil {
 			return nil, fmt.Errorf("read pending plan: %w", err)
 		}
-		if p == nil {
-			p = &agentv1.Plan{PlanId: head, ParentId: parent, Generation: uint64(generation), CreatedMs: at.UnixMilli(), ExpiresMs: expires.UnixMilli()} //nolint:gosec // generations are positive
+		if !expires.After(dataNow(tx.Now, lastSeen, dataAt, speed)) {
+			continue
 		}
-		p.ExpiresMs = max(p.ExpiresMs, expires.UnixMilli())
+		if p == nil {
+			p = &agentv1.Plan{PlanId: head, ParentId: parent, Generation: uint64(generation), CreatedMs: at.UnixMilli(), ExpiresMs: expires.UnixMilli()}
+		}
+		p.ExpiresMs = min(p.ExpiresMs, expires.UnixMilli())
 		a.Reasons = []string{binding}
-		p.Actions = append(p.Actions, &agentv1.Action{ActionId: a.ActionId, Workload: a.Workload, From: a.From, To: a.To, Min: a.Min, Max: a.Max, Reasons: a.Reasons})
+		p.Actions = append(p.Actions, a)
 	}
 	return p, rows.Err()
 }
@@ -181,8 +210,9 @@ type ActionResult struct {
 	At         time.Time
 }
 
-// ApplyResults records what the agent did. A result for a decision that is finished already, or of another cluster, changes
-// nothing: results may come twice. It returns the decisions that changed.
+// ApplyResults records what the agent did. A result for a decision that has one already, that nobody let out, or of another cluster
+// changes nothing: results may come twice. One that comes after the decision expired or was superseded is still what happened. It
+// returns the decisions that changed.
 func ApplyResults(ctx context.Context, tx *Tx, cluster fleet.ClusterID, results []ActionResult) ([]fleet.DecisionID, error) {
 	var changed []fleet.DecisionID
 	for _, r := range results {
@@ -192,7 +222,8 @@ func ApplyResults(ctx context.Context, tx *Tx, cluster fleet.ClusterID, results 
 		}
 		tag, err := tx.pgx.Exec(ctx, `
 UPDATE decision SET state = $4, before_replicas = $5, after_replicas = $6, result_code = nullif($7, ''), result_detail = nullif($8, ''), finished_at = $9
-WHERE tenant_id = $1 AND cluster_id = $2 AND id = $3 AND state IN ('approved', 'dispatched')`,
+WHERE tenant_id = $1 AND cluster_id = $2 AND id = $3 AND (state IN ('approved', 'dispatched')
+  OR (state IN ('expired', 'superseded') AND after_replicas IS NULL AND (decided_at IS NOT NULL OR detail->>'mode' = 'enforce')))`,
 			tx.Tenant, cluster, r.Decision, state, r.Before, r.After, r.Code, r.Detail, r.At)
 		if err != nil {
 			return nil, fmt.Errorf("record action result: %w", err)
