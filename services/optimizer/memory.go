@@ -12,6 +12,9 @@ const (
 // appliedSoon is how long after a decision a count that equals its target counts as having changed at the decision.
 const appliedSoon = time.Minute
 
+// longSilence without a decision is not the rhythm of any agent: the least silence after which a decision counts as a first one.
+const longSilence = 5 * time.Minute
+
 // at returns the memory with nothing in it later than now: a clock that jumped back must not hold a workload for as long
 // as it jumped.
 func (m Memory) at(now time.Time) Memory {
@@ -67,7 +70,8 @@ func (g *deciding) seeChange() {
 }
 
 // recommend notes what this decision's signals ask for. Where they may not lower the count, what is there is noted, so that
-// a workload whose signals come back is not shrunk at once. The first decision ever also notes what is there.
+// a workload whose signals come back is not shrunk at once. The first decision, ever or after a silence longer than the windows,
+// also notes what is there: what was asked for before says nothing any more.
 func (g *deciding) recommend() {
 	m, now, p := &g.memory, g.snap.Now, g.policy
 	needed := g.d.Needed
@@ -85,7 +89,8 @@ func (g *deciding) recommend() {
 			out = append(out, r)
 		}
 	}
-	if m.LastAt == nil && len(old) == 0 && horizon > 0 {
+	silence := max(seconds(max(p.Up.StabilisationSeconds, p.Down.StabilisationSeconds)), longSilence)
+	if first := m.LastAt == nil && len(old) == 0; horizon > 0 && (first || (m.LastAt != nil && now.Sub(*m.LastAt) > silence)) {
 		out = append(out, Recommendation{At: now, Needed: g.d.From})
 	}
 	m.Recommendations = matter(append(out, Recommendation{At: now, Needed: needed}), p.Up.StabilisationSeconds > 0)

@@ -1,29 +1,51 @@
 package optimizer
 
-// News says whether a decision tells anything that the one before it, as kept in prev, did not: another outcome, binding
-// reason, target, start, mode or policy version; or an action that is still wanted although what was written of it has
-// run out. A plan is written only when one of its decisions is news.
+import "time"
+
+// calmNews is how long a hold keeps its written reason while only the way of holding changes.
+const calmNews = 10 * time.Minute
+
+// News says whether a decision tells anything that the one before it, as kept in prev, did not: another outcome, target, start,
+// mode or policy version; a hold for another reason; or an action that is still wanted although what was written of it has run
+// out. A plan is written only when one of its decisions is news. Need and stabilisation often take turns as the reason of the very
+// same target: for an action that is no news, for a hold at most every ten minutes.
 func News(prev Memory, d Decision) bool {
-	if prev.LastAt == nil || prev.LastOutcome != d.Outcome || calm(prev.LastBinding) != calm(d.Binding) || prev.LastTarget != d.Target ||
-		prev.LastFrom != d.From || prev.LastPolicy != d.Policy || prev.LastMode != d.Mode {
+	switch {
+	case prev.LastAt == nil || prev.LastOutcome != d.Outcome || prev.LastTarget != d.Target || prev.LastFrom != d.From ||
+		prev.LastPolicy != d.Policy || prev.LastMode != d.Mode:
 		return true
+	case d.Outcome != OutcomeHold:
+		return prev.LastExpires != nil && !d.At.Before(*prev.LastExpires)
+	case steady(prev.LastBinding) == steady(d.Binding):
+		return false
+	case calm(prev.LastBinding) && calm(d.Binding):
+		return prev.LastNews == nil || d.At.Sub(*prev.LastNews) >= calmNews
 	}
-	return d.Outcome != OutcomeHold && prev.LastExpires != nil && !d.At.Before(*prev.LastExpires)
+	return true
 }
 
-// calm reads the two ways in which a need equals what is there as one: going back and forth between them is no news.
-func calm(c ReasonCode) ReasonCode {
+// steady reads the two ways in which a need equals what is there as one: going back and forth between them is no news.
+func steady(c ReasonCode) ReasonCode {
 	if c == ReasonWithinTolerance {
 		return ReasonSteady
 	}
 	return c
 }
 
+// calm says whether a hold for this reason needs nobody's attention.
+func calm(c ReasonCode) bool {
+	switch c {
+	case ReasonSteady, ReasonWithinTolerance, ReasonStabilisation, ReasonCooldownDown, ReasonCooldownUp:
+		return true
+	}
+	return false
+}
+
 // remember notes a decision in memory.
 func (m *Memory) remember(d *Decision) {
 	if News(*m, *d) {
-		expires := d.ExpiresAt
-		m.LastExpires = &expires
+		expires, at := d.ExpiresAt, d.At
+		m.LastExpires, m.LastNews = &expires, &at
 	}
 	at := d.At
 	m.LastAt = &at

@@ -116,6 +116,7 @@ type Memory struct {
 	LastMode    fleet.Mode `json:"last_mode,omitempty"`
 	LastAt      *time.Time `json:"last_at,omitempty"` // of the previous decision; nil: there was none
 	// LastExpires is when the last decision that was news runs out; an action that is still wanted then is news again.
+	LastNews    *time.Time `json:"last_news,omitempty"` // when the last decision that was news was made
 	LastExpires *time.Time `json:"last_expires,omitempty"`
 }
 

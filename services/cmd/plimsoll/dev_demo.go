@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -199,10 +200,12 @@ func runAgent(ctx context.Context, binary, config, logPath string, svc *service)
 		return fmt.Errorf("open the agent's log: %w", err)
 	}
 	defer log.Close()
+	runtime.LockOSThread() // withParent follows the thread
+	defer runtime.UnlockOSThread()
 	for {
 		cmd := exec.CommandContext(ctx, binary, "--config", config) //nolint:gosec // the developer's own flag
 		cmd.Stdout, cmd.Stderr = log, log
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C goes to us; we stop it in order
+		cmd.SysProcAttr = withParent(&syscall.SysProcAttr{Setpgid: true}) // Ctrl-C goes to us; we stop it in order
 		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 		cmd.WaitDelay = 10 * time.Second
 		err := cmd.Run()
