@@ -1,7 +1,7 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { parseTime } from "../lib/time";
 import { answer, client } from "./client";
-import { type Page, readPage, readTimeOr } from "./read";
+import { type Page, readObject, readPage, readTimeOr } from "./read";
 
 export const SEVERITIES = ["info", "warning", "critical"] as const;
 export type Severity = (typeof SEVERITIES)[number];
@@ -27,7 +27,7 @@ export const alertsQuery = (query: { open?: boolean; cursor?: string; limit?: nu
         severity: a.severity,
         openedAt: parseTime(a.opened_at),
         resolvedAt: readTimeOr(a.resolved_at),
-        detail: a.detail ?? {},
+        detail: readObject(a.detail),
       })),
     placeholderData: keepPreviousData,
   });

@@ -3,7 +3,7 @@ import { type Money, moneyDecimal } from "../lib/money";
 import { parseTime } from "../lib/time";
 import { answer, client } from "./client";
 import { readMoney, readMoneyOr } from "./read";
-import type { WireBudget, WireBudgetInput } from "./wire-money";
+import type { WireBudget, WireBudgetInput } from "./wire";
 
 export interface Budget {
   id: string;
@@ -18,6 +18,7 @@ export interface Budget {
   spent: Money;
   spentRatio: number;
   forecast: Money | null;
+  crossed: { basis: "actual" | "forecast"; percent: number }[];
   periodStart: Date;
   periodEnd: Date;
 }
@@ -27,6 +28,7 @@ export interface BudgetInput {
   clusterId: string | null;
   namespace: string | null;
   team: string | null;
+  workloadId: string | null;
   amount: Money;
   thresholds: number[];
   webhookId: string | null;
@@ -46,6 +48,7 @@ export function readBudget(wire: WireBudget): Budget {
     spent: readMoney(wire.spent),
     spentRatio: wire.spent_ratio,
     forecast: readMoneyOr(wire.forecast),
+    crossed: wire.crossed ?? [],
     periodStart: parseTime(wire.period_start),
     periodEnd: parseTime(wire.period_end),
   };
@@ -59,6 +62,7 @@ function writeBudget(input: BudgetInput): WireBudgetInput {
     ...(input.clusterId ? { cluster_id: input.clusterId } : {}),
     ...(input.namespace ? { namespace: input.namespace } : {}),
     ...(input.team ? { team: input.team } : {}),
+    ...(input.workloadId ? { workload_id: input.workloadId } : {}),
     ...(input.webhookId ? { webhook_id: input.webhookId } : {}),
   };
 }

@@ -1,6 +1,6 @@
 import createClient from "openapi-fetch";
-import type { paths } from "./paths";
 import { Problem, readProblem } from "./problem";
+import type { paths } from "./wire";
 
 const DEADLINE_MS = 20_000;
 

@@ -165,7 +165,7 @@ export const nodesQuery = (id: string, cursor?: string) =>
       ),
   });
 
-export const clusterEventsQuery = (id: string, query: { kind?: string; cursor?: string }) =>
+export const clusterEventsQuery = (id: string, query: { kind?: string; cursor?: string; limit?: number }) =>
   queryOptions({
     queryKey: ["clusters", "events", id, query],
     queryFn: async ({ signal }): Promise<Page<ClusterEvent>> =>

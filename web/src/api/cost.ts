@@ -3,7 +3,7 @@ import type { Money } from "../lib/money";
 import { parseTime } from "../lib/time";
 import { answer, client } from "./client";
 import { readMoney } from "./read";
-import type { WireAllocations, WireTimeseries } from "./wire-money";
+import type { WireAllocations, WireTimeseries } from "./wire";
 
 export const AGGREGATES = ["team", "namespace", "workload", "cluster", "purchase", "resource"] as const;
 export type Aggregate = (typeof AGGREGATES)[number];

@@ -2,10 +2,10 @@ import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import type { Money } from "../lib/money";
 import { parseTime } from "../lib/time";
 import { answer, client } from "./client";
-import type { Mode } from "./clusters";
-import { type Page, readMoneyOr, readPage, readTimeOr } from "./read";
+import { MODES, type Mode } from "./clusters";
+import { type Page, readMoneyOr, readPage, readTimeOr, readWord } from "./read";
+import { TRUTHS, type Truth } from "./truth";
 import type { WireDecision, WireDecisionDetail } from "./wire";
-import type { Truth } from "./workloads";
 
 export const OUTCOMES = ["scale_up", "scale_down", "hold"] as const;
 export type Outcome = (typeof OUTCOMES)[number];
@@ -68,7 +68,8 @@ export interface Decision {
   binding: string;
   state: DecisionState;
   costDeltaHour: Money | null;
-  expiresAt: Date | null;
+  /** In the cluster's own time. */
+  expiresAt: Date;
   decidedBy: string | null;
   decidedAt: Date | null;
   before: number | null;
@@ -133,7 +134,7 @@ export function readDecision(wire: WireDecision): Decision {
     binding: wire.binding,
     state: wire.state,
     costDeltaHour: readMoneyOr(wire.cost_delta_hour),
-    expiresAt: readTimeOr(wire.expires_at),
+    expiresAt: parseTime(wire.expires_at),
     decidedBy: wire.decided_by || null,
     decidedAt: readTimeOr(wire.decided_at),
     before: wire.before_replicas ?? null,
@@ -152,7 +153,7 @@ export function readDecisionDetail(wire: WireDecisionDetail, currency: string): 
     ready: d.ready,
     min: d.min,
     max: d.max,
-    mode: d.mode,
+    mode: readWord(MODES, d.mode, "observe"),
     policyVersion: d.policy_version,
     reasons: (d.reasons ?? []).map((r) => ({
       code: r.code,
@@ -168,7 +169,7 @@ export function readDecisionDetail(wire: WireDecisionDetail, currency: string): 
       raw: i.raw ?? null,
       filtered: i.filtered ?? null,
       ageSeconds: i.age_seconds,
-      truth: i.truth,
+      truth: readWord(TRUTHS, i.truth, "missing"),
       samples: i.samples,
       outlier: i.outlier ?? false,
       target: i.target,
@@ -184,7 +185,7 @@ export function readDecisionDetail(wire: WireDecisionDetail, currency: string): 
       id: wire.plan.id,
       generation: wire.plan.generation,
       parentId: wire.plan.parent_id || null,
-      mode: wire.plan.mode,
+      mode: readWord(MODES, wire.plan.mode, "observe"),
       inputHash: wire.plan.input_hash,
     },
   };

@@ -54,6 +54,8 @@ export function listen(queries: QueryClient, onState: (state: LiveState) => void
   for (const type of TYPES) {
     source.addEventListener(type, (event: MessageEvent<string>) => gather(queriesOf(type, readData(event.data))));
   }
+  // Some events were missed: everything may have changed.
+  source.addEventListener("resync", () => void queries.invalidateQueries());
   return () => {
     clearTimeout(timer);
     source.close();

@@ -1,7 +1,7 @@
 import { queryOptions } from "@tanstack/react-query";
 import { answer, client } from "./client";
-import type { Mode } from "./clusters";
-import { readTimeOr } from "./read";
+import { MODES, type Mode } from "./clusters";
+import { readTimeOr, readWord } from "./read";
 import type { WireFinding, WirePolicyVersion } from "./wire";
 
 export interface Finding {
@@ -21,14 +21,19 @@ export interface PolicyVersion {
 }
 
 function readFinding(wire: WireFinding): Finding {
-  return { field: wire.field, severity: wire.severity, message: wire.message, line: wire.line || null };
+  return {
+    field: wire.field,
+    severity: readWord(["error", "warning"], wire.severity, "warning"),
+    message: wire.message,
+    line: wire.line || null,
+  };
 }
 
 export function readPolicyVersion(wire: WirePolicyVersion): PolicyVersion {
   return {
     version: wire.version,
     document: wire.document,
-    mode: wire.mode,
+    mode: readWord(MODES, wire.mode, "observe"),
     createdBy: wire.created_by,
     createdAt: readTimeOr(wire.created_at),
     findings: (wire.findings ?? []).map(readFinding),

@@ -24,7 +24,12 @@ export function readPage<W, T>(wire: WireList<W>, read: (item: W) => T): Page<T>
   return { items: (wire.items ?? []).map(read), nextCursor: wire.next_cursor || null };
 }
 
-/** A word of a closed set, or the given word when the service knows one that this page does not. */
+/** An object of unknown shape; anything else reads as empty. */
+export function readObject(value: unknown): Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : {};
+}
+
+/** A word of a closed set, or `otherwise` when the service knows one that this page does not. */
 export function readWord<const T extends string>(words: readonly T[], value: string, otherwise: NoInfer<T>): T {
   return words.find((w) => w === value) ?? otherwise;
 }

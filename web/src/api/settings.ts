@@ -3,7 +3,7 @@ import type { Role } from "../lib/role";
 import { parseTime } from "../lib/time";
 import { answer, client } from "./client";
 import { type Page, readPage, readTimeOr } from "./read";
-import type { WireApiKey, WireMember } from "./wire-settings";
+import type { WireApiKey, WireMember } from "./wire";
 
 export const KEY_ROLES = ["viewer", "finance", "operator", "admin"] as const;
 export type KeyRole = (typeof KEY_ROLES)[number];

@@ -8,12 +8,11 @@ export interface Webhook {
   name: string;
   url: string;
   createdAt: Date;
-  disabledAt: Date | null;
 }
 
 export interface Delivery {
   id: string;
-  alertId: string | null;
+  event: string;
   state: "pending" | "delivered" | "failed";
   attempts: number;
   lastStatus: number | null;
@@ -30,7 +29,6 @@ export const webhooksQuery = queryOptions({
       name: w.name,
       url: w.url,
       createdAt: parseTime(w.created_at),
-      disabledAt: readTimeOr(w.disabled_at),
     })),
 });
 
@@ -44,7 +42,7 @@ export const deliveriesQuery = (webhook: string, cursor: string | undefined) =>
         ),
         (d) => ({
           id: d.id,
-          alertId: d.alert_id || null,
+          event: d.event,
           state: d.state,
           attempts: d.attempts,
           lastStatus: d.last_status || null,
@@ -58,6 +56,16 @@ export const deliveriesQuery = (webhook: string, cursor: string | undefined) =>
 /** Creates a webhook and gives the secret that signs its deliveries, which the service never shows again. */
 export async function createWebhook(name: string, url: string): Promise<string> {
   return (await answer(client.POST("/webhooks", { body: { name, url } }))).secret;
+}
+
+/** Sends a test event; its delivery appears in the log. */
+export async function testWebhook(id: string): Promise<void> {
+  await answer(client.POST("/webhooks/{id}/test", { params: { path: { id } } }));
+}
+
+/** Sends the event of a delivery once more. */
+export async function redeliver(id: string, delivery: string): Promise<void> {
+  await answer(client.POST("/webhooks/{id}/deliveries/{delivery}/redeliver", { params: { path: { id, delivery } } }));
 }
 
 export async function deleteWebhook(id: string): Promise<void> {

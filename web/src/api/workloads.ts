@@ -2,13 +2,11 @@ import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import type { Money } from "../lib/money";
 import { parseTime } from "../lib/time";
 import { answer, client } from "./client";
-import type { Mode } from "./clusters";
-import type { DecisionState, Outcome } from "./decisions";
-import { type Page, readMoneyOr, readPage, readTimeOr } from "./read";
+import { MODES, type Mode } from "./clusters";
+import { DECISION_STATES, type DecisionState, OUTCOMES, type Outcome } from "./decisions";
+import { type Page, readMoneyOr, readPage, readTimeOr, readWord } from "./read";
+import type { Truth } from "./truth";
 import type { WireTimeline, WireTimelinePoint, WireWorkload } from "./wire";
-
-export const TRUTHS = ["fresh", "stale", "missing", "conflicting"] as const;
-export type Truth = (typeof TRUTHS)[number];
 
 export interface Signal {
   value: number | null;
@@ -62,6 +60,14 @@ export interface Workload {
   goneAt: Date | null;
 }
 
+function readShort(wire: { at: string; outcome: string; state: string }) {
+  return {
+    at: parseTime(wire.at),
+    outcome: readWord(OUTCOMES, wire.outcome, "hold"),
+    state: readWord(DECISION_STATES, wire.state, "noted"),
+  };
+}
+
 export function readWorkload(wire: WireWorkload): Workload {
   const signals: Record<string, Signal> = {};
   for (const [name, s] of Object.entries(wire.signals ?? {})) {
@@ -85,12 +91,12 @@ export function readWorkload(wire: WireWorkload): Workload {
     starting: wire.starting,
     draining: wire.draining,
     scalable: wire.scalable,
-    mode: wire.mode ?? null,
+    mode: wire.mode ? readWord(MODES, wire.mode, "observe") : null,
     policyVersion: wire.policy_version || null,
     min: wire.min ?? null,
     max: wire.max ?? null,
     signals,
-    lastDecision: wire.last_decision ? { ...wire.last_decision, at: parseTime(wire.last_decision.at) } : null,
+    lastDecision: wire.last_decision ? { ...wire.last_decision, ...readShort(wire.last_decision) } : null,
     costHour: readMoneyOr(wire.cost_hour),
     preflight: wire.preflight ?? [],
     writers: (wire.writers ?? []).map((w) => ({ ...w, at: parseTime(w.at) })),
@@ -163,7 +169,7 @@ export function readTimeline(wire: WireTimeline): Timeline {
     stepSeconds: wire.step_seconds,
     at: points.map((p) => parseTime(p.at).getTime()),
     columns,
-    decisions: (wire.decisions ?? []).map((d) => ({ ...d, at: parseTime(d.at) })),
+    decisions: (wire.decisions ?? []).map((d) => ({ ...d, ...readShort(d) })),
   };
 }
 

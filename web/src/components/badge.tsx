@@ -4,7 +4,7 @@ import { useTranslation } from "react-i18next";
 import type { Severity } from "../api/alerts";
 import type { Health, Mode, NodePhase, Purchase } from "../api/clusters";
 import type { DecisionState, Outcome } from "../api/decisions";
-import type { Truth } from "../api/workloads";
+import type { Truth } from "../api/truth";
 import { useFormat } from "../lib/format";
 import { type Money, moneyNumber } from "../lib/money";
 

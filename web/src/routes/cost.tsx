@@ -1,3 +1,459 @@
+import {
+  ActionIcon,
+  Button,
+  Group,
+  Pill,
+  Progress,
+  SegmentedControl,
+  Select,
+  SimpleGrid,
+  Stack,
+  Text,
+  Tooltip,
+} from "@mantine/core";
+import { IconChartAreaLine, IconDownload, IconZoomIn } from "@tabler/icons-react";
+import { useQuery } from "@tanstack/react-query";
+import { useNavigate, useSearch } from "@tanstack/react-router";
+import { useMemo } from "react";
+import { useTranslation } from "react-i18next";
+import { clustersQuery, PURCHASES } from "../api/clusters";
+import {
+  AGGREGATES,
+  type Aggregate,
+  type Allocation,
+  type Allocations,
+  allocationsQuery,
+  type CostFilter,
+  type CostKind,
+  type CostSeries,
+  costSeriesQuery,
+  IDLES,
+} from "../api/cost";
+import { Chart, Legend } from "../components/chart/chart";
+import { type ChartColors, useChartColors } from "../components/chart/colors";
+import type { Line } from "../components/chart/model";
+import { Hint, PageHead, Panel, Stat } from "../components/page";
+import { RangePicker } from "../components/range-picker";
+import { BlockSkeleton, CardSkeleton, Empty, Gate, StaleNote, TableSkeleton } from "../components/state";
+import { type Column, DataTable } from "../components/table";
+import { WorkloadName } from "../components/workload-name";
+import { download, toCsv } from "../lib/csv";
+import { useFormat } from "../lib/format";
+import { moneyDecimal, moneyNumber, moneyRatio, sumMoney } from "../lib/money";
+import { startOfDay, startOfMonth } from "../lib/time";
+import { useMe } from "./me";
+import { WINDOWS, type Window } from "./search";
+
+const FROM = "/signed-in/cost";
+const RESOURCES = ["cpu", "memory", "gpu"] as const;
+const DAYS = { d7: 7, d14: 14, d30: 30 } as const;
+const NOON = 43_200_000;
+
+/** The window in whole UTC days, as the service counts cost. It ends with the newest data's day. */
+export function windowOf(window: Window, now: Date): { from: Date; to: Date } {
+  const tomorrow = startOfDay(now, "UTC", 1);
+  switch (window) {
+    case "month":
+      return { from: startOfMonth(now, "UTC"), to: tomorrow };
+    case "lastMonth":
+      return { from: startOfMonth(now, "UTC", -1), to: startOfMonth(now, "UTC") };
+    default:
+      return { from: startOfDay(now, "UTC", 1 - DAYS[window]), to: tomorrow };
+  }
+}
+
+/** What a group is called. */
+function useGroupName(aggregate: Aggregate): (group: { key: string; name: string; kind: CostKind }) => string {
+  const { t } = useTranslation();
+  return ({ key, name, kind }) => {
+    if (kind === "idle" || kind === "overhead" || kind === "residual") return t(`cost.kind.${kind}`);
+    if (key === "other" && name === "other") return t("cost.other");
+    const purchase = aggregate === "purchase" ? PURCHASES.find((p) => p === key) : undefined;
+    if (purchase) return t(`purchase.${purchase}`);
+    const resource = aggregate === "resource" ? RESOURCES.find((r) => r === key) : undefined;
+    if (resource) return t(`cost.resource.${resource}`);
+    if (key === "") return t(aggregate === "namespace" ? "cost.noneNamespace" : "cost.noneTeam");
+    return name || key;
+  };
+}
+
+function colorOf(kind: CostKind, index: number, colors: ChartColors): string {
+  if (kind === "idle") return colors.muted;
+  if (kind === "overhead" || kind === "residual") return colors.axis;
+  return colors.series[index % colors.series.length] ?? colors.muted;
+}
+
+function linesOf(series: readonly CostSeries[], name: ReturnType<typeof useGroupName>, colors: ChartColors): Line[] {
+  let index = 0;
+  return series.map((s) => ({
+    key: `${s.kind}/${s.key}`,
+    name: name(s),
+    color: colorOf(s.kind, s.kind === "workload" || s.kind === "all" ? index++ : 0, colors),
+    values: s.points.map((p) => moneyNumber(p.amount)),
+    shape: "bar" as const,
+    stack: "cost",
+  }));
+}
+
+function SeriesPanel({ filter, hourly }: { filter: CostFilter; hourly: boolean }) {
+  const { t } = useTranslation();
+  const f = useFormat();
+  const colors = useChartColors();
+  const name = useGroupName(filter.aggregate);
+  const query = useQuery(costSeriesQuery(filter, hourly ? "hour" : "day"));
+  const series = query.data;
+  const chart = useMemo(() => {
+    const shift = hourly ? NOON / 12 / 2 : NOON;
+    return {
+      at: series?.[0]?.points.map((p) => p.at.getTime() + shift) ?? [],
+      lines: linesOf(series ?? [], name, colors),
+    };
+  }, [series, name, colors, hourly]);
+  return (
+    <Panel
+      title={t("cost.series")}
+      hint={t("cost.utc")}
+      actions={
+        <Text size="sm" c="dimmed">
+          {t(hourly ? "cost.perHour" : "cost.perDay")}
+        </Text>
+      }
+    >
+      <Gate query={query} skeleton={<BlockSkeleton height={320} />}>
+        {() => (
+          <Stack gap="sm">
+            <Chart
+              {...chart}
+              from={filter.from}
+              to={filter.to}
+              height={280}
+              days={!hourly}
+              format={(v) => f.moneyAxis(v)}
+              sum={t("common.total")}
+              label={t("cost.series")}
+            />
+            <Legend lines={chart.lines} />
+          </Stack>
+        )}
+      </Gate>
+    </Panel>
+  );
+}
+
+const DRILL: Partial<Record<Aggregate, { next: Aggregate; field: "team" | "namespace" | "cluster" }>> = {
+  team: { next: "namespace", field: "team" },
+  namespace: { next: "workload", field: "namespace" },
+  cluster: { next: "team", field: "cluster" },
+};
+
+function AllocationTable({
+  data,
+  aggregate,
+  onDrill,
+}: {
+  data: Allocations;
+  aggregate: Aggregate;
+  onDrill: (row: Allocation) => void;
+}) {
+  const { t } = useTranslation();
+  const f = useFormat();
+  const name = useGroupName(aggregate);
+  const canDrill = (a: Allocation) =>
+    DRILL[aggregate] !== undefined && a.key !== "" && a.key !== "other" && (a.kind === "workload" || a.kind === "all");
+  const change = (a: Allocation) => {
+    const ratio = moneyRatio(a.amount, a.previous);
+    if (ratio === null) return a.amount.nano > 0n ? t("cost.change_new") : "–";
+    return `${ratio >= 1 ? "+" : "−"}${f.percent(Math.abs(ratio - 1))}`;
+  };
+  const columns: Column<Allocation>[] = [
+    {
+      key: "name",
+      header: t(`cost.aggregate.${aggregate}`),
+      sort: name,
+      render: (a) =>
+        aggregate === "workload" && a.kind === "workload" && a.key !== "other" ? (
+          <WorkloadName id={a.key} workloadKey={a.name} />
+        ) : (
+          <Group gap={6} wrap="nowrap">
+            <Text size="sm" fw={550} c={a.kind === "workload" || a.kind === "all" ? undefined : "dimmed"}>
+              {name(a)}
+            </Text>
+            {canDrill(a) && (
+              <Tooltip label={t("cost.drill", { name: name(a) })}>
+                <ActionIcon
+                  size="sm"
+                  variant="subtle"
+                  color="gray"
+                  aria-label={t("cost.drill", { name: name(a) })}
+                  onClick={() => onDrill(a)}
+                >
+                  <IconZoomIn size={15} />
+                </ActionIcon>
+              </Tooltip>
+            )}
+          </Group>
+        ),
+    },
+    {
+      key: "amount",
+      header: t("common.total"),
+      align: "right",
+      sort: (a) => a.amount.nano,
+      render: (a) => <b style={{ fontWeight: 600 }}>{f.money(a.amount)}</b>,
+    },
+    {
+      key: "share",
+      header: t("cost.share"),
+      align: "right",
+      sort: (a) => a.share,
+      width: 150,
+      render: (a) => (
+        <Group gap={8} wrap="nowrap" justify="flex-end">
+          <Progress value={a.share * 100} size={5} w={60} aria-hidden />
+          <span style={{ minWidth: 44 }}>{f.percent(a.share)}</span>
+        </Group>
+      ),
+    },
+    { key: "change", header: t("cost.change"), align: "right", render: change },
+    { key: "gpu", header: t("cost.gpu"), align: "right", sort: (a) => a.gpu.nano, render: (a) => f.money(a.gpu) },
+    { key: "cpu", header: t("cost.cpu"), align: "right", sort: (a) => a.cpu.nano, render: (a) => f.money(a.cpu) },
+    {
+      key: "memory",
+      header: t("cost.memory"),
+      align: "right",
+      sort: (a) => a.memory.nano,
+      render: (a) => f.money(a.memory),
+    },
+    {
+      key: "efficiency",
+      header: (
+        <Group gap={4} wrap="nowrap" display="inline-flex">
+          {t("cost.efficiency")} <Hint text={t("cost.efficiencyHint")} />
+        </Group>
+      ),
+      align: "right",
+      render: (a) => (a.efficiency === null ? "–" : f.percent(a.efficiency, 0)),
+    },
+  ];
+  return (
+    <DataTable
+      key={aggregate}
+      label={t("cost.table")}
+      rows={data.items}
+      columns={columns}
+      rowKey={(a) => `${a.kind}/${a.key}`}
+      onOpen={(a) => canDrill(a) && onDrill(a)}
+      initialSort={{ key: "amount", down: true }}
+      minWidth={980}
+    />
+  );
+}
+
+function Totals({ data }: { data: Allocations }) {
+  const { t } = useTranslation();
+  const f = useFormat();
+  const { currency } = data.total;
+  const days = Math.max(1, Math.round((data.to.getTime() - data.from.getTime()) / 86_400_000));
+  const gpu = moneyRatio(
+    sumMoney(
+      data.items.map((a) => a.gpu),
+      currency,
+    ),
+    data.total,
+  );
+  const idle = moneyRatio(
+    sumMoney(
+      data.items.filter((a) => a.kind === "idle" || a.kind === "overhead").map((a) => a.amount),
+      currency,
+    ),
+    data.total,
+  );
+  const change = moneyRatio(data.total, data.previousTotal);
+  return (
+    <SimpleGrid cols={{ base: 2, lg: 4 }}>
+      <Stat
+        label={t("cost.trendTotal")}
+        value={f.money(data.total, { style: "whole" })}
+        detail={
+          change === null
+            ? ""
+            : t("overview.previous", { change: `${change >= 1 ? "+" : "−"}${f.percent(Math.abs(change - 1))}` })
+        }
+      />
+      <Stat
+        label={t("cost.perDayMean")}
+        value={f.money({ nano: data.total.nano / BigInt(days), currency }, { style: "whole" })}
+      />
+      <Stat label={t("cost.gpuShare")} value={gpu === null ? "–" : f.percent(gpu)} />
+      <Stat label={t("cost.idleShare")} value={idle === null ? "–" : f.percent(idle)} />
+    </SimpleGrid>
+  );
+}
+
 export function CostPage() {
-  return null;
+  const { t } = useTranslation();
+  const f = useFormat();
+  const me = useMe();
+  const search = useSearch({ from: FROM });
+  const navigate = useNavigate();
+  const clusters = useQuery(clustersQuery({ limit: 200 }));
+  const aggregate = search.by ?? "team";
+  const window = search.window ?? "d30";
+  const idle = search.idle ?? "separate";
+  const { cluster, namespace, team } = search;
+  const name = useGroupName(aggregate);
+  const day = startOfDay(me.dataNow, "UTC").getTime();
+  const filter = useMemo<CostFilter>(
+    () => ({ ...windowOf(window, new Date(day)), aggregate, idle, cluster, namespace, team }),
+    [window, day, aggregate, idle, cluster, namespace, team],
+  );
+  const query = useQuery(allocationsQuery(filter));
+  const change = (part: Partial<typeof search>) =>
+    void navigate({ to: "/cost", search: { ...search, ...part }, resetScroll: false });
+  const scopes = [
+    {
+      field: "cluster" as const,
+      value: cluster,
+      label: clusters.data?.items.find((c) => c.id === cluster)?.name ?? cluster,
+    },
+    { field: "namespace" as const, value: namespace, label: namespace },
+    { field: "team" as const, value: team, label: team },
+  ].filter((s) => s.value);
+
+  const drill = (row: Allocation) => {
+    const step = DRILL[aggregate];
+    if (step) change({ [step.field]: row.key, by: step.next });
+  };
+  const csv = (data: Allocations) =>
+    download(
+      `plimsoll-cost-${aggregate}-${data.from.toISOString().slice(0, 10)}-${data.to.toISOString().slice(0, 10)}.csv`,
+      toCsv(
+        [
+          t(`cost.aggregate.${aggregate}`),
+          "kind",
+          "from",
+          "to",
+          "currency",
+          "total",
+          "share",
+          "gpu",
+          "cpu",
+          "memory",
+          "previous",
+        ],
+        data.items.map((a) => [
+          name(a),
+          a.kind,
+          data.from.toISOString(),
+          data.to.toISOString(),
+          a.amount.currency,
+          moneyDecimal(a.amount),
+          a.share,
+          moneyDecimal(a.gpu),
+          moneyDecimal(a.cpu),
+          moneyDecimal(a.memory),
+          moneyDecimal(a.previous),
+        ]),
+      ),
+    );
+
+  return (
+    <>
+      <PageHead
+        title={t("cost.title")}
+        actions={<RangePicker options={WINDOWS} value={window} onPick={(next) => change({ window: next })} />}
+      />
+      <Stack gap="md">
+        <Group justify="space-between" gap="sm">
+          <Group gap="sm">
+            <Select
+              aria-label={t("cost.by")}
+              leftSection={
+                <Text size="xs" c="dimmed" pl="sm" style={{ whiteSpace: "nowrap" }}>
+                  {t("cost.by")}
+                </Text>
+              }
+              leftSectionWidth={72}
+              w={210}
+              allowDeselect={false}
+              value={aggregate}
+              data={AGGREGATES.map((a) => ({ value: a, label: t(`cost.aggregate.${a}`) }))}
+              onChange={(value) => change({ by: AGGREGATES.find((a) => a === value) })}
+            />
+            {scopes.map((s) => (
+              <Pill key={s.field} size="md" withRemoveButton onRemove={() => change({ [s.field]: undefined })}>
+                {t(`cost.aggregate.${s.field}`)}: {s.label}
+              </Pill>
+            ))}
+          </Group>
+          <Group gap={8}>
+            <Text size="sm" c="dimmed">
+              {t("cost.idleLabel")} <Hint text={t("cost.idleHint")} />
+            </Text>
+            <SegmentedControl
+              size="xs"
+              aria-label={t("cost.idleLabel")}
+              value={idle}
+              onChange={(value) => change({ idle: IDLES.find((i) => i === value) })}
+              data={IDLES.map((i) => ({ value: i, label: t(`cost.idle.${i}`) }))}
+            />
+          </Group>
+        </Group>
+        <Gate
+          query={query}
+          skeleton={
+            <Stack>
+              <CardSkeleton height={70} />
+              <CardSkeleton height={320} />
+              <TableSkeleton rows={6} />
+            </Stack>
+          }
+          isEmpty={(data) => data.items.length === 0}
+          empty={
+            <Panel>
+              <Empty
+                icon={<IconChartAreaLine size={34} stroke={1.4} />}
+                title={t("cost.empty")}
+                text={t("cost.emptyText")}
+                height={300}
+              />
+            </Panel>
+          }
+        >
+          {(data) => (
+            <Stack gap="md">
+              {data.unpricedShare !== null && data.unpricedShare > 0 && (
+                <StaleNote>{t("cost.unpriced", { share: f.percent(data.unpricedShare) })}</StaleNote>
+              )}
+              <Totals data={data} />
+              <SeriesPanel filter={filter} hourly={false} />
+              <Panel
+                flush
+                title={t("cost.table")}
+                actions={
+                  <Group gap="md">
+                    {data.openHours > 0 && (
+                      <Text size="sm" c="dimmed">
+                        {t("cost.provisional", { value: f.integer(data.openHours) })}
+                      </Text>
+                    )}
+                    <Button
+                      size="xs"
+                      variant="default"
+                      leftSection={<IconDownload size={14} />}
+                      onClick={() => csv(data)}
+                    >
+                      {t("cost.csv")}
+                    </Button>
+                  </Group>
+                }
+              >
+                <AllocationTable data={data} aggregate={aggregate} onDrill={drill} />
+              </Panel>
+            </Stack>
+          )}
+        </Gate>
+      </Stack>
+    </>
+  );
 }

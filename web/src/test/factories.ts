@@ -1,8 +1,12 @@
 // Factories of wire values: each gives a whole, plausible value, and takes what a test wants different.
 import type {
+  WireAlert,
+  WireAllocation,
+  WireBudget,
   WireCluster,
   WireDecision,
   WireDecisionDetail,
+  WireDelivery,
   WireMe,
   WireMoney,
   WireNode,
@@ -10,9 +14,9 @@ import type {
   WirePolicyVersion,
   WireReason,
   WireSignal,
+  WireWebhook,
   WireWorkload,
 } from "../api/wire";
-import type { WireAlert, WireAllocation, WireBudget, WireDelivery, WireWebhook } from "../api/wire-money";
 
 export const NOW = new Date("2026-11-27T14:20:00Z");
 
@@ -45,6 +49,7 @@ export function aCluster(n: number, over: Partial<WireCluster> = {}): WireCluste
   return {
     id: uuid(3, n),
     name: `cluster-${n}`,
+    created_at: before(60 * 24 * 15),
     mode: "enforce",
     frozen: false,
     simulated_clock: false,
@@ -80,6 +85,7 @@ export function aNode(n: number, over: Partial<WireNode> = {}): WireNode {
     purchase: "on_demand",
     phase: "ready",
     started_at: before(900),
+    ready_at: before(895),
     pods: 6,
     cpu_milli: 96_000,
     cpu_milli_allocated: 61_000,
@@ -108,6 +114,7 @@ export function aWorkload(n: number, over: Partial<WireWorkload> = {}): WireWork
     name: `model-${n}`,
     team: "assistant",
     class: "gold",
+    labels: {},
     cpu_milli: 8000,
     mem_mib: 65_536,
     gpu_milli: 1000,
@@ -147,6 +154,7 @@ export function aDecision(n: number, over: Partial<WireDecision> = {}): WireDeci
   return {
     id: uuid(6, n),
     at: before(6 + n * 11),
+    plan_id: uuid(7, n),
     cluster_id: uuid(3, 1),
     workload_id: uuid(5, 1),
     key: "chat/Deployment/model-1",
@@ -157,7 +165,7 @@ export function aDecision(n: number, over: Partial<WireDecision> = {}): WireDeci
     binding: "queue",
     state: "applied",
     cost_delta_hour: money("12.289725"),
-    expires_at: new Date(Date.now() + 700_000).toISOString(),
+    expires_at: before(-11),
     decided_by: null,
     decided_at: null,
     before_replicas: 9,
@@ -178,6 +186,10 @@ export function aDecisionDetail(n: number, over: Partial<WireDecisionDetail> = {
   return {
     ...base,
     detail: {
+      at: base.at,
+      expires_at: base.expires_at,
+      workload: base.workload_id,
+      cost_delta_nano: null,
       key: base.key,
       outcome: base.outcome,
       from: base.from_replicas,
@@ -349,10 +361,7 @@ export function aBudget(n: number, over: Partial<WireBudget> = {}): WireBudget {
   return {
     id: uuid(8, n),
     name: `Budget ${n}`,
-    cluster_id: null,
-    namespace: null,
     team: "assistant",
-    workload_id: null,
     amount: money(60_000),
     thresholds: [50, 80, 100],
     webhook_id: uuid(9, 1),
@@ -360,6 +369,8 @@ export function aBudget(n: number, over: Partial<WireBudget> = {}): WireBudget {
     spent: money(41_233.12),
     spent_ratio: 0.687,
     forecast: money(52_871.4),
+    forecast_ratio: 0.881,
+    crossed: [{ basis: "actual", percent: 50 }],
     period_start: "2026-11-01T00:00:00Z",
     period_end: "2026-12-01T00:00:00Z",
     ...over,
@@ -372,7 +383,6 @@ export function aWebhook(n: number, over: Partial<WireWebhook> = {}): WireWebhoo
     name: `platform-alerts-${n}`,
     url: `https://hooks.example.com/plimsoll/${n}`,
     created_at: before(60 * 24 * 12),
-    disabled_at: null,
     ...over,
   };
 }
@@ -382,10 +392,12 @@ export function aDelivery(n: number, over: Partial<WireDelivery> = {}): WireDeli
     id: uuid(10, n),
     webhook_id: uuid(9, 1),
     alert_id: uuid(11, n),
+    event: "alert.opened",
+    event_id: uuid(13, n),
+    payload: {},
     state: "delivered",
     attempts: 1,
     last_status: 204,
-    last_error: null,
     created_at: before(n * 190),
     finished_at: before(n * 190 - 1),
     ...over,

@@ -1,17 +1,19 @@
 // A small in-memory stand-in for the service, for tests and `npm run dev:fake`. It speaks the wire types that the real API has, so a
 // change of the contract breaks it at compile time. It computes nothing: figures are made up to look plausible.
 import type {
+  WireApiKey,
+  WireAuditEntry,
+  WireBudgetInput,
   WireCluster,
   WireDecision,
-  WireDecisionState,
   WireFinding,
   WireList,
+  WireMember,
   WireTimeline,
   WireTimelinePoint,
+  WireTimeseries,
   WireWorkload,
 } from "../api/wire";
-import type { WireBudgetInput, WireTimeseries } from "../api/wire-money";
-import type { WireApiKey, WireAuditEntry, WireMember } from "../api/wire-settings";
 import * as make from "./factories";
 
 export interface FakeRequest {
@@ -257,7 +259,7 @@ export class FakeApi {
     make.aBudget(1, { name: "Assistant team" }),
     make.aBudget(2, {
       name: "All clusters",
-      team: null,
+      team: undefined,
       amount: make.money(100_000),
       spent: make.money(98_237.12),
       spent_ratio: 0.982,
@@ -265,20 +267,27 @@ export class FakeApi {
     }),
     make.aBudget(3, {
       name: "Vision namespace",
-      team: null,
+      team: undefined,
       namespace: "vision",
       amount: make.money(20_000),
       spent: make.money(7310.2),
       spent_ratio: 0.366,
       forecast: make.money(8190),
-      webhook_id: null,
+      webhook_id: undefined,
     }),
   ];
   webhooks = [make.aWebhook(1)];
   alerts = [
     make.anAlert(1, {
       severity: "critical",
-      detail: { ...make.anAlert(1).detail, percent: 100, name: "All clusters" },
+      detail: {
+        name: "All clusters",
+        basis: "actual",
+        percent: 100,
+        limit: "100000.00",
+        figure: "100120.55",
+        currency: "USD",
+      },
     }),
     make.anAlert(2, {
       kind: "agent_offline",
@@ -293,6 +302,7 @@ export class FakeApi {
       name: "ci-exports",
       hint: "x7Qa",
       role: "finance",
+      created_by: make.uuid(1, 1),
       created_at: make.before(60 * 24 * 9),
       expires_at: null,
       last_used_at: make.before(22),
@@ -334,7 +344,7 @@ export class FakeApi {
   }
 
   private makeDecisions(): WireDecision[] {
-    const open = new Date(Date.now() + 640_000).toISOString();
+    const open = make.before(-11);
     const proposed: WireDecision[] = [
       make.aDecision(3, {
         at: make.before(3),
@@ -364,7 +374,7 @@ export class FakeApi {
         target: 1,
         state: "proposed",
         cost_delta_hour: make.money("-21.4"),
-        expires_at: new Date(Date.now() + 95_000).toISOString(),
+        expires_at: make.before(-1.6),
         before_replicas: null,
         after_replicas: null,
         finished_at: null,
@@ -437,9 +447,20 @@ export class FakeApi {
         cpu_ratio: gone ? null : Math.min(1, load * 0.4),
         error_ratio: gone ? null : load > 1.1 ? 0.004 : 0,
         late_ratio: gone ? null : Math.max(0, load - 1) * 0.12,
+        request_rate_max: null,
+        queue_length_max: null,
+        gpu_util_ratio: null,
+        cpu_cores: null,
+        memory_mib: null,
       });
     }
-    return { step_seconds: step, points, decisions };
+    return {
+      from: new Date(from).toISOString(),
+      to: new Date(to).toISOString(),
+      step_seconds: step,
+      points,
+      decisions,
+    };
   }
 
   private groups(aggregate: string): { key: string; name: string; amount: number }[] {
@@ -538,7 +559,7 @@ export class FakeApi {
     return findings;
   }
 
-  private resolve(id: string | undefined, state: WireDecisionState): FakeAnswer {
+  private resolve(id: string | undefined, state: WireDecision["state"]): FakeAnswer {
     const decision = this.decisions.find((d) => d.id === id);
     if (!decision) return missing();
     if (decision.state !== "proposed") return problem(409, "Conflict", "this decision is no longer a proposal");
@@ -553,11 +574,11 @@ export class FakeApi {
     return make.aBudget(n, {
       name: input.name,
       amount: make.money(input.amount),
-      thresholds: input.thresholds,
-      team: input.team ?? null,
-      namespace: input.namespace ?? null,
-      cluster_id: input.cluster_id ?? null,
-      webhook_id: input.webhook_id ?? null,
+      thresholds: input.thresholds ?? [50, 80, 100],
+      team: input.team,
+      namespace: input.namespace,
+      cluster_id: input.cluster_id,
+      webhook_id: input.webhook_id,
       spent: make.money(0),
       spent_ratio: 0,
       forecast: null,
@@ -726,12 +747,12 @@ export class FakeApi {
           list([
             {
               name: "llm-queue",
-              summary: "Serving of language models: sized by requests per replica.",
+              about: "Serving of language models: sized by requests per replica.",
               document: make.aPolicy(1).document,
             },
             {
               name: "static",
-              summary: "Fixed thresholds for a known load.",
+              about: "Fixed thresholds for a known load.",
               document: "mode: recommend\nmin: 1\nmax: 6\n",
             },
           ]),
@@ -823,6 +844,8 @@ export class FakeApi {
         return ok({ ...webhook, secret: "fake-signing-secret" });
       },
     ],
+    ["POST", "/webhooks/{id}/test", () => ok(make.aDelivery(90, { state: "pending", event: "test" }))],
+    ["POST", "/webhooks/{id}/deliveries/{delivery}/redeliver", () => ok(make.aDelivery(91, { state: "pending" }))],
     ["DELETE", "/webhooks/{id}", (_, p) => this.drop(this.webhooks, p.id)],
     [
       "GET",
@@ -895,6 +918,7 @@ export class FakeApi {
           name,
           role,
           hint: "f4k3",
+          created_by: make.uuid(1, 1),
           created_at: new Date().toISOString(),
           expires_at: expires_at ?? null,
           last_used_at: null,

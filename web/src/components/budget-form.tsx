@@ -1,0 +1,127 @@
+import { Button, Group, Modal, Select, SimpleGrid, Stack, TextInput } from "@mantine/core";
+import { useForm } from "@mantine/form";
+import { useTranslation } from "react-i18next";
+import type { Budget, BudgetInput } from "../api/budgets";
+import { moneyDecimal, readAmount } from "../lib/money";
+
+/** Reads "50, 80, 100"; null when it is not 1 to 10 whole percentages from 1 to 1000. */
+export function readThresholds(text: string): number[] | null {
+  const parts = text.split(/[,，\s]+/).filter(Boolean);
+  const values = [...new Set(parts.map(Number))].sort((a, b) => a - b);
+  const good =
+    values.length >= 1 && values.length <= 10 && values.every((v) => Number.isInteger(v) && v >= 1 && v <= 1000);
+  return good ? values : null;
+}
+
+export function BudgetForm({
+  budget,
+  currency,
+  clusters,
+  webhooks,
+  busy,
+  onClose,
+  onSave,
+}: {
+  /** null: a new one. */
+  budget: Budget | null;
+  currency: string;
+  clusters: readonly { id: string; name: string }[];
+  webhooks: readonly { id: string; name: string }[];
+  busy: boolean;
+  onClose: () => void;
+  onSave: (input: BudgetInput) => void;
+}) {
+  const { t } = useTranslation();
+  const form = useForm({
+    initialValues: {
+      name: budget?.name ?? "",
+      amount: budget ? moneyDecimal(budget.amount) : "",
+      cluster: budget?.clusterId ?? null,
+      namespace: budget?.namespace ?? "",
+      team: budget?.team ?? "",
+      thresholds: (budget?.thresholds ?? [50, 80, 100]).join(", "),
+      webhook: budget?.webhookId ?? null,
+    },
+    validate: {
+      name: (v) => (v.trim() ? null : t("budgets.nameBad")),
+      amount: (v) => (readAmount(v, currency) ? null : t("budgets.amountBad")),
+      thresholds: (v) => (readThresholds(v) ? null : t("budgets.thresholdsBad")),
+    },
+  });
+  const submit = form.onSubmit((v) => {
+    const amount = readAmount(v.amount, currency);
+    const thresholds = readThresholds(v.thresholds);
+    if (!amount || !thresholds) return;
+    onSave({
+      name: v.name.trim(),
+      amount,
+      thresholds,
+      clusterId: v.cluster,
+      namespace: v.namespace.trim() || null,
+      team: v.team.trim() || null,
+      workloadId: budget?.workloadId ?? null,
+      webhookId: v.webhook,
+    });
+  });
+  const title = budget ? t("budgets.editTitle", { name: budget.name }) : t("budgets.createTitle");
+  return (
+    <Modal opened onClose={onClose} title={title} size="lg">
+      <form onSubmit={submit}>
+        <Stack>
+          <SimpleGrid cols={{ base: 1, xs: 2 }}>
+            <TextInput data-autofocus label={t("common.name")} maxLength={100} {...form.getInputProps("name")} />
+            <TextInput
+              label={t("budgets.amount")}
+              inputMode="decimal"
+              rightSection={currency}
+              rightSectionWidth={52}
+              {...form.getInputProps("amount")}
+            />
+          </SimpleGrid>
+          <SimpleGrid cols={{ base: 1, xs: 3 }}>
+            <TextInput
+              label={t("budgets.team")}
+              placeholder={t("budgets.optional")}
+              maxLength={253}
+              {...form.getInputProps("team")}
+            />
+            <TextInput
+              label={t("budgets.namespace")}
+              placeholder={t("budgets.optional")}
+              maxLength={253}
+              {...form.getInputProps("namespace")}
+            />
+            <Select
+              label={t("budgets.cluster")}
+              placeholder={t("budgets.anyCluster")}
+              clearable
+              searchable
+              data={clusters.map((c) => ({ value: c.id, label: c.name }))}
+              {...form.getInputProps("cluster")}
+            />
+          </SimpleGrid>
+          <TextInput
+            label={t("budgets.thresholds")}
+            description={t("budgets.thresholdsHint")}
+            {...form.getInputProps("thresholds")}
+          />
+          <Select
+            label={t("budgets.webhook")}
+            placeholder={t("common.none")}
+            clearable
+            data={webhooks.map((w) => ({ value: w.id, label: w.name }))}
+            {...form.getInputProps("webhook")}
+          />
+          <Group justify="flex-end">
+            <Button variant="default" onClick={onClose}>
+              {t("common.cancel")}
+            </Button>
+            <Button type="submit" loading={busy}>
+              {t("common.save")}
+            </Button>
+          </Group>
+        </Stack>
+      </form>
+    </Modal>
+  );
+}

@@ -1,0 +1,47 @@
+import type { TFunction } from "i18next";
+import type { Alert } from "../api/alerts";
+import type { Format } from "./format";
+import { parseMoney } from "./money";
+
+export const ALERT_KINDS = [
+  "budget_threshold",
+  "agent_offline",
+  "unknown_price",
+  "conflict",
+  "stuck_at_max",
+  "delivery_failed",
+  "clock_skew",
+  "scale_failed",
+] as const;
+
+/** An alert's kind in words; one that this page does not know keeps its own name. */
+export function alertKind(t: TFunction, kind: string): string {
+  const known = ALERT_KINDS.find((k) => k === kind);
+  return known ? t(`alerts.kinds.${known}`) : kind;
+}
+
+function amount(f: Format, value: unknown, currency: unknown): string {
+  if (typeof value !== "string" || typeof currency !== "string") return "–";
+  try {
+    return f.money(parseMoney(value, currency));
+  } catch {
+    return value;
+  }
+}
+
+/** What an alert is about, from its detail; its subject when the detail is of a shape that this page does not know. */
+export function alertText(t: TFunction, f: Format, alert: Alert): string {
+  const { name, basis, percent, limit, figure, currency, cluster, unpriced_share: share } = alert.detail;
+  if (alert.kind === "budget_threshold" && typeof name === "string" && typeof percent === "number") {
+    return t(basis === "forecast" ? "alerts.budgetForecast" : "alerts.budgetActual", {
+      name,
+      percent: f.integer(percent),
+      figure: amount(f, figure, currency),
+      limit: amount(f, limit, currency),
+    });
+  }
+  if (typeof cluster === "string") {
+    return typeof share === "number" ? `${cluster}: ${t("overview.unpriced", { share: f.percent(share) })}` : cluster;
+  }
+  return alert.subject;
+}
