@@ -54,7 +54,7 @@ options:
 
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{dir: filepath.Join(logDir, "lab")}
+	c := &cluster{dir: filepath.Join(logsOf(t), "lab")}
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -32,7 +33,7 @@ func start(t *testing.T, name string, cmd *exec.Cmd, env ...string) *process {
 // the developer's shell must not reach what is tested. The caller stops it.
 func launch(t *testing.T, name string, cmd *exec.Cmd, env ...string) *process {
 	t.Helper()
-	p := &process{name: name, cmd: cmd, done: make(chan struct{}), log: filepath.Join(logDir, name+".log")}
+	p := &process{name: name, cmd: cmd, done: make(chan struct{}), log: filepath.Join(logsOf(t), name+".log")}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatal(err)
@@ -49,6 +50,17 @@ func launch(t *testing.T, name string, cmd *exec.Cmd, env ...string) *process {
 	}
 	go func() { _ = cmd.Wait(); close(p.done) }()
 	return p
+}
+
+// logsOf is the directory of a whole test, steps included.
+func logsOf(t *testing.T) string {
+	t.Helper()
+	test, _, _ := strings.Cut(t.Name(), "/")
+	dir := filepath.Join(logDir, test)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // stop asks the process to end, and kills it after ten seconds.
