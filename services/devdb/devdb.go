@@ -93,7 +93,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
+	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil { //nolint:gosec // the unprivileged account of the database must traverse it
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
 	if cred != nil {
@@ -111,7 +111,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	port := cfg.Port
 	if port == 0 {
-		if port, err = freePort(); err != nil {
+		if port, err = freePort(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -199,7 +199,7 @@ func unprivileged() (*syscall.Credential, error) {
 			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 		}
 	}
-	return nil, errors.New("Postgres will not run as root and there is no account named postgres or nobody")
+	return nil, errors.New("a Postgres will not run as root and there is no account named postgres or nobody")
 }
 
 func command(ctx context.Context, dir string, cred *syscall.Credential, name string, args ...string) *exec.Cmd {
@@ -214,8 +214,8 @@ func command(ctx context.Context, dir string, cred *syscall.Credential, name str
 	return cmd
 }
 
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func freePort(ctx context.Context) (int, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, fmt.Errorf("find a free port: %w", err)
 	}

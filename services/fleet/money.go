@@ -53,9 +53,9 @@ func (m Money) Float() float64 { return float64(m) / NanosPerUnit }
 
 // String prints units with all nine decimals trimmed of trailing zeros, at least two.
 func (m Money) String() string {
-	sign, n := "", uint64(m)
+	sign, n := "", uint64(m) //nolint:gosec // negative amounts are turned next
 	if m < 0 {
-		sign, n = "-", uint64(-m)
+		sign, n = "-", uint64(-m) // right for the smallest amount too, which wraps around
 	}
 	frac := strings.TrimRight(fmt.Sprintf("%09d", n%NanosPerUnit), "0")
 	for len(frac) < 2 {

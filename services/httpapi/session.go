@@ -88,13 +88,13 @@ func (s *sessions) end(ctx context.Context) (http.Cookie, error) {
 	if err := s.manager.Destroy(ctx); err != nil {
 		return http.Cookie{}, err
 	}
-	c := s.cookie("", time.Unix(1, 0))
+	c := s.cookie("", time.Unix(1, 0)) //nolint:gosec // as any cookie of ours; this one only takes the other away
 	c.MaxAge = -1
 	return c, nil
 }
 
 func (s *sessions) cookie(token string, expires time.Time) http.Cookie {
-	return http.Cookie{Name: sessionCookie, Value: token, Path: "/", HttpOnly: true, Secure: s.secure, SameSite: http.SameSiteLaxMode, Expires: expires.UTC()}
+	return http.Cookie{Name: sessionCookie, Value: token, Path: "/", HttpOnly: true, Secure: s.secure, SameSite: http.SameSiteLaxMode, Expires: expires.UTC()} //nolint:gosec // Secure wherever people reach us over TLS; without it the cookie could not come back
 }
 
 func passwordStamp(u store.User) string {

@@ -19,13 +19,13 @@ func (s *Server) limit() func(http.Handler) http.Handler {
 	if perMinute <= 0 {
 		perMinute = defaultRequestsPerMinute
 	}
-	return httprate.Limit(perMinute, time.Minute,
-		httprate.WithKeyFuncs(func(r *http.Request) (string, error) {
+	return httprate.LimitBy(perMinute, time.Minute,
+		func(r *http.Request) (string, error) {
 			if p := who(r.Context()); p.Tenant != "" {
 				return string(p.Tenant) + "/" + p.Actor(), nil
 			}
 			return "address/" + addressOf(r.RemoteAddr), nil
-		}),
+		},
 		httprate.WithLimitHandler(func(w http.ResponseWriter, r *http.Request) {
 			writeProblem(w, r, fleet.Errorf(fleet.CodeRateLimited, "too many requests; at most %d a minute", perMinute))
 		}))

@@ -118,7 +118,7 @@ func New(cfg Config, deps Deps) (*Client, error) {
 		DiscardedJobRetentionPeriod: 7 * 24 * time.Hour,
 		JobTimeout:                  time.Minute,
 		Logger:                      slog.New(quiet{deps.Log.Handler()}),
-		WorkerMiddleware:            []rivertype.WorkerMiddleware{&measure{run: seconds, wait: waited}},
+		Plugins:                     []rivertype.Plugin{&measure{run: seconds, wait: waited}},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up jobs: %w", err)

@@ -46,8 +46,9 @@ func Check(p Plan, in Input) []Violation {
 			c.say("twice", "workload has two decisions")
 		}
 		seen[d.Workload] = true
-		state, binding, ok := states[d.Workload], in.Policies[d.Workload], false
-		if _, ok = in.Policies[d.Workload]; !ok || state == nil {
+		state := states[d.Workload]
+		binding, ok := in.Policies[d.Workload]
+		if !ok || state == nil {
 			c.say("unknown", "decision is about a workload without a policy or not in the snapshot")
 			continue
 		}

@@ -72,7 +72,7 @@ func times(price *fleet.Money, n int) *fleet.Money {
 	}
 	abs := func(v int64) uint64 {
 		if v < 0 {
-			return -uint64(v)
+			return -uint64(v) //nolint:gosec // right for the smallest number too, which wraps around
 		}
 		return uint64(v)
 	}

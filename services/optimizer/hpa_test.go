@@ -174,7 +174,7 @@ func TestHPAPresetFollowsTheDefaultBehaviour(t *testing.T) {
 		t.Fatal(findings)
 	}
 	s := newScene(2, withPolicy(func(p *Policy) { *p = preset; p.Mode = "enforce"; p.Max = 40 }), withMemory(func(m *Memory) { *m = Memory{} }))
-	replicas, m := 2, Memory{}
+	replicas := 2
 	for i, step := range []struct {
 		use  float64
 		want int
@@ -186,8 +186,7 @@ func TestHPAPresetFollowsTheDefaultBehaviour(t *testing.T) {
 		{0.35, 40}, {0.1, 40}, // down is held by the highest recommendation of 300 s
 	} {
 		cpu(step.use)(&s)
-		var d Decision
-		d, m = s.decide(t)
+		d, m := s.decide(t)
 		if d.Target != step.want {
 			t.Fatalf("tick %d at %d replicas and use %v: target %d (%s), want %d", i, replicas, step.use, d.Target, d.Binding, step.want)
 		}
@@ -197,7 +196,7 @@ func TestHPAPresetFollowsTheDefaultBehaviour(t *testing.T) {
 	// 300 s after the last high recommendation the newest one rules at once, since the HPA may drop all pods in 15 s.
 	for range 17 {
 		cpu(0.1)(&s)
-		_, m = s.decide(t)
+		_, m := s.decide(t)
 		s.tick(15, replicas, m)
 	}
 	cpu(0.1)(&s)

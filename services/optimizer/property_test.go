@@ -388,8 +388,8 @@ func TestDampingHoldsOverAnyCourseOfLoad(t *testing.T) {
 			plan := mustDecide(t, s.input())
 			d := plan.Decisions[0]
 			m = plan.Memory[chatID]
-			switch {
-			case d.Outcome == OutcomeUp:
+			switch d.Outcome {
+			case OutcomeUp:
 				if s.now.Sub(lastUp) < time.Minute {
 					t.Fatalf("up %s after the last one", s.now.Sub(lastUp))
 				}
@@ -397,7 +397,7 @@ func TestDampingHoldsOverAnyCourseOfLoad(t *testing.T) {
 					t.Fatalf("from %d to %d within 60 s", start, d.Target)
 				}
 				lastUp = s.now
-			case d.Outcome == OutcomeDown:
+			case OutcomeDown:
 				if s.now.Sub(lastDown) < 2*time.Minute {
 					t.Fatalf("down %s after the last one", s.now.Sub(lastDown))
 				}

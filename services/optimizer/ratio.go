@@ -161,10 +161,10 @@ func (g *deciding) ratioRule(r *TargetRatio) {
 		numbers["unready"] = float64(p.unready)
 	}
 	load := in.level * float64(p.reported)
-	switch {
-	case r.Type == RatioAverageValue:
+	switch r.Type {
+	case RatioAverageValue:
 		load = in.level / r.Target
-	case r.Type == RatioValue:
+	case RatioValue:
 		load /= r.Target
 	}
 	g.need(Reason{Code: code, Signal: r.Signal, To: needed, Numbers: numbers}, load)

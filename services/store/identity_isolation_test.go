@@ -55,7 +55,7 @@ func (x tenantTable) row(t *testing.T, tenant fleet.TenantID) string {
 	t.Helper()
 	values := make([]string, len(x.columns))
 	for i, column := range x.columns {
-		n := rand.IntN(1_000_000) //nolint:gosec // any value will do
+		n := rand.IntN(1_000_000)
 		switch kind := x.types[i]; {
 		case column == "tenant_id":
 			values[i] = "'" + string(tenant) + "'"
@@ -142,7 +142,7 @@ func TestTwoTenantsOverOnePoolNeverMeet(t *testing.T) {
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() {
-			r := rand.New(rand.NewPCG(7, uint64(w))) //nolint:gosec // repeatable
+			r := rand.New(rand.NewPCG(7, uint64(w)))
 			for range rounds {
 				x := tables[r.IntN(len(tables))]
 				me, other := tenants[w%2], tenants[1-w%2]

@@ -189,7 +189,7 @@ ORDER BY w.key`, tx.Tenant, cluster)
 			continue
 		}
 		if p == nil {
-			p = &agentv1.Plan{PlanId: head, ParentId: parent, Generation: uint64(generation), CreatedMs: at.UnixMilli(), ExpiresMs: expires.UnixMilli()}
+			p = &agentv1.Plan{PlanId: head, ParentId: parent, Generation: uint64(generation), CreatedMs: at.UnixMilli(), ExpiresMs: expires.UnixMilli()} //nolint:gosec // never negative
 		}
 		p.ExpiresMs = min(p.ExpiresMs, expires.UnixMilli())
 		a.Reasons = []string{binding}

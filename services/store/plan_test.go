@@ -70,7 +70,7 @@ func (b *planBench) observe(replicas int, queue float64) {
 	b.t.Helper()
 	b.seq++
 	b.at = b.at.Add(15 * time.Second)
-	n := int32(replicas) //nolint:gosec // small
+	n := int32(replicas)
 	body, err := proto.Marshal(&agentv1.Observation{AtMs: b.at.UnixMilli(), Workloads: []*agentv1.WorkloadObservation{{Workload: "ns/Deployment/w", Replicas: n, Ready: n,
 		Signals: []*agentv1.Signal{{Name: "queue_length", Value: queue, AtMs: b.at.UnixMilli(), PodsReported: n}}}}})
 	if err != nil {

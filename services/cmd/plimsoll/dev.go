@@ -226,7 +226,7 @@ func loadSignIn(path string) (signIn, error) {
 	password := make([]byte, 9)
 	_, _ = rand.Read(password)
 	s = signIn{Email: "demo@plimsoll.local", Password: base64.RawURLEncoding.EncodeToString(password), SecretKey: secret}
-	if data, err = json.Marshal(s); err == nil {
+	if data, err = json.Marshal(s); err == nil { //nolint:gosec // kept for the next start, for this account only
 		err = os.WriteFile(path, data, 0o600)
 	}
 	if err != nil {
