@@ -251,13 +251,9 @@ func malformed(t *testing.T, r *rig) {
 	if len(st.Accepted) != 4 || len(st.Hellos) != 1 {
 		t.Fatalf("accepted %d in %d conversations, want 4 in one", len(st.Accepted), len(st.Hellos))
 	}
-	select {
-	case k := <-lost:
-		if k != KindObservation || r.up.Status().Rejected != 1 {
-			t.Fatalf("lost kind %d, rejected %d", k, r.up.Status().Rejected)
-		}
-	case <-time.After(20 * time.Second):
-		t.Fatal("nobody was told")
+	wantLost(t, lost, KindObservation)
+	if n := r.up.Status().Rejected; n != 1 {
+		t.Fatalf("rejected %d", n)
 	}
 }
 
@@ -275,6 +271,8 @@ func unavailable(t *testing.T, r *rig) {
 func tooLarge(t *testing.T, r *rig) {
 	r.svc.MaxBytes = 2 << 20
 	r.open()
+	lost := make(chan Kind, 10)
+	r.spool.OnLost(func(k Kind, _ int) { lost <- k })
 	r.append(1)
 	if _, err := r.spool.Append(&agentv1.Report{AtMs: 5, Body: &agentv1.Report_Frame{Frame: &agentv1.Frame{Payload: noise(3 << 20)}}}); err != nil {
 		t.Fatal(err)
@@ -282,8 +280,18 @@ func tooLarge(t *testing.T, r *rig) {
 	r.append(1)
 	r.start()
 	r.wait("what follows is there", func(s uplinktest.State) bool { return s.Last == 3 })
-	if n := r.spool.Stats().Dropped[KindFrame]; n != 1 {
-		t.Fatalf("%d frames counted as dropped", n)
+	wantLost(t, lost, KindFrame)
+}
+
+func wantLost(t *testing.T, lost <-chan Kind, want Kind) {
+	t.Helper()
+	select {
+	case k := <-lost:
+		if k != want {
+			t.Fatalf("lost kind %d, want %d", k, want)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("nobody was told of the loss")
 	}
 }
 
