@@ -72,6 +72,21 @@ func withControl(next http.Handler) http.Handler {
 	})
 }
 
+// within sends with a deadline of its own. The deadline is taken back afterwards: over HTTP/2 it would end the stream even while
+// nothing is sent.
+func within(rc *http.ResponseController, limit time.Duration, send func() error) error {
+	if err := rc.SetWriteDeadline(time.Now().Add(limit)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	if err := send(); err != nil {
+		return err
+	}
+	if err := rc.SetWriteDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
+}
+
 func control(ctx context.Context) *http.ResponseController {
 	c, _ := ctx.Value(controlKey{}).(*http.ResponseController)
 	return c

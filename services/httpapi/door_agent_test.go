@@ -37,10 +37,13 @@ type quay struct {
 	h2, h1   agentv1connect.AgentServiceClient
 }
 
-func openQuay(t *testing.T) *quay {
+func openQuay(t *testing.T) *quay { t.Helper(); return openQuayWith(t, httpapi.Config{}) }
+
+func openQuayWith(t *testing.T, cfg httpapi.Config) *quay {
 	t.Helper()
+	cfg.Version, cfg.MaxReportBytes = "test", 1<<20
 	q := &quay{door: openDoor(t, doorOptions{}), registry: prometheus.NewRegistry()}
-	q.server = httpapi.New(httpapi.Config{Version: "test", MaxReportBytes: 1 << 20}, httpapi.Deps{
+	q.server = httpapi.New(cfg, httpapi.Deps{
 		DB: q.db, Keys: q.keys, Sealer: q.sealer, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Registry: q.registry, Queue: noQueue{},
 	})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -293,13 +296,15 @@ func (q *quay) arrange(generation int) (plan string) {
 	plan, workload := uuid.NewString(), string(store.WorkloadIDOf(q.cluster, "a/Deployment/b"))
 	q.exec(`INSERT INTO workload (tenant_id, id, cluster_id, key, namespace, kind, name, first_seen) VALUES ($1, $2, $3, 'a/Deployment/b', 'a', 'Deployment', 'b', now())
 		ON CONFLICT DO NOTHING`, q.tenant.ID, workload, q.cluster)
+	q.exec(`INSERT INTO policy (tenant_id, workload_id, version, document, mode, created_by, created_at) VALUES ($1, $2, 1, 'mode: enforce', 'enforce', 'test', now())
+		ON CONFLICT DO NOTHING`, q.tenant.ID, workload)
 	q.exec(`INSERT INTO plan (tenant_id, id, cluster_id, generation, at, created_at, expires_at, mode, input_hash, input)
 		VALUES ($1, $2, $3, $4, now(), now(), now() + interval '1 hour', 'enforce', '', '')`, q.tenant.ID, plan, q.cluster, generation)
 	q.exec(`UPDATE decision SET state = 'superseded' WHERE state = 'dispatched'`)
 	q.exec(`INSERT INTO decision (tenant_id, id, plan_id, cluster_id, workload_id, at, outcome, from_replicas, needed, target, binding, detail, state, expires_at)
-		VALUES ($1, $2, $3, $4, $5, now(), 'scale_up', 1, 2, 2, 'x', '{"min":1,"max":4}', 'dispatched', now() + interval '1 hour')`,
+		VALUES ($1, $2, $3, $4, $5, now(), 'scale_up', 1, 2, 2, 'x', '{"min":1,"max":4,"policy_version":1}', 'dispatched', now() + interval '1 hour')`,
 		q.tenant.ID, uuid.NewString(), plan, q.cluster, workload)
-	q.exec(`UPDATE cluster SET generation = $2, head_plan_id = $3 WHERE id = $1`, q.cluster, generation, plan)
+	q.exec(`UPDATE cluster SET generation = $2, head_plan_id = $3, last_seen_at = now(), data_at = now() WHERE id = $1`, q.cluster, generation, plan)
 	return plan
 }
 
@@ -596,6 +601,18 @@ func TestStreamsLeaveNothingBehind(t *testing.T) {
 	if got := q.connected(); got != 0 {
 		t.Errorf("%v agents connected after the end", got)
 	}
+}
+
+// A deadline of a write must not outlive it: over HTTP/2 it would end a stream that is merely quiet.
+func TestAQuietStreamOutlivesTheDeadlineOfItsWrites(t *testing.T) {
+	t.Parallel()
+	const deadline = 150 * time.Millisecond
+	q := openQuayWith(t, httpapi.Config{SendDeadline: deadline})
+	l := q.stream(1)
+	l.greeted()
+	<-time.After(3 * deadline)
+	l.report(events(1, time.Now(), "after the silence"))
+	l.ack(1)
 }
 
 func (q *quay) connected() float64 {

@@ -114,8 +114,7 @@ func (d *door) Watch(ctx context.Context, req *connect.Request[agentv1.WatchRequ
 	}
 	rc := control(ctx)
 	c := &conversation{door: d, who: p, src: src, send: func(m *agentv1.StreamResponse) error {
-		_ = rc.SetWriteDeadline(time.Now().Add(sendDeadline))
-		return stream.Send(&agentv1.WatchResponse{Message: m})
+		return within(rc, d.cfg.SendDeadline, func() error { return stream.Send(&agentv1.WatchResponse{Message: m}) })
 	}}
 	if fenced {
 		return c.send(fencedAnswer())

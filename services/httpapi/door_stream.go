@@ -49,8 +49,7 @@ func (d *door) Stream(ctx context.Context, stream *connect.BidiStream[agentv1.St
 		return err
 	}
 	c := &conversation{door: d, who: p, src: src, send: func(m *agentv1.StreamResponse) error {
-		_ = rc.SetWriteDeadline(time.Now().Add(sendDeadline))
-		return stream.Send(m)
+		return within(rc, d.cfg.SendDeadline, func() error { return stream.Send(m) })
 	}}
 	if fenced {
 		return c.send(fencedAnswer())

@@ -12,8 +12,8 @@ import (
 
 const (
 	heartbeat    = 15 * time.Second
-	sendDeadline = 20 * time.Second // a listener that takes nothing for so long is dropped; it comes back
 	maxListeners = 2000             // dashboards of one process
+	listenerLife = 15 * time.Minute // then it comes back and shows again that it may listen
 )
 
 // events streams what changes in the tenant: server-sent events of the types cluster, decision, cost and alert, and resync when some
@@ -32,7 +32,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	defer s.listeners.Add(-1)
 	sub := s.broker.subscribe(p.Tenant, "")
 	defer s.broker.unsubscribe(sub)
-	out := sse{w: w, control: http.NewResponseController(w)}
+	out := sse{w: w, control: http.NewResponseController(w), limit: s.cfg.SendDeadline}
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
@@ -41,11 +41,15 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	err := out.write("retry: 2000\n: connected\n\n")
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
+	life := time.NewTimer(listenerLife)
+	defer life.Stop()
 	for err == nil {
 		select {
 		case <-r.Context().Done():
 			return
 		case <-s.closing.Done():
+			return
+		case <-life.C:
 			return
 		case <-beat.C:
 			err = out.write(": still here\n\n")
@@ -60,14 +64,16 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 type sse struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
+	limit   time.Duration
 }
 
 func (s sse) write(text string) error {
-	_ = s.control.SetWriteDeadline(time.Now().Add(sendDeadline)) // not every writer of a test has deadlines
-	if _, err := s.w.Write([]byte(text)); err != nil {
-		return err
-	}
-	return s.control.Flush()
+	return within(s.control, s.limit, func() error {
+		if _, err := s.w.Write([]byte(text)); err != nil {
+			return err
+		}
+		return s.control.Flush()
+	})
 }
 
 // event writes one event. What only agents need to hear is left out.

@@ -35,6 +35,8 @@ type Config struct {
 	Dashboard fs.FS
 	// MaxReportBytes bounds one agent message after decompression. Default 4 MiB.
 	MaxReportBytes int
+	// SendDeadline is how long an agent or a live dashboard may take nothing of what it is sent. Default 20 s.
+	SendDeadline time.Duration
 	// RequestsPerMinute bounds what one principal may ask of the REST API. Default 600.
 	RequestsPerMinute int
 }
@@ -92,6 +94,9 @@ func New(cfg Config, deps Deps) *Server {
 	if cfg.MaxReportBytes == 0 {
 		cfg.MaxReportBytes = 4 << 20
 	}
+	if cfg.SendDeadline == 0 {
+		cfg.SendDeadline = 20 * time.Second
+	}
 	s := &Server{cfg: cfg, deps: deps, router: chi.NewRouter(), metrics: newMetrics(deps.Registry), broker: newBroker(), prices: market.Catalogue()}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.session = newSessions(deps.DB, strings.HasPrefix(cfg.PublicURL, "https://"))
@@ -135,7 +140,9 @@ func NewHTTPServer(handler http.Handler) *http.Server {
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
-	return &http.Server{Handler: handler, Protocols: protocols, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	return &http.Server{Handler: handler, Protocols: protocols, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		// A stream may be silent for minutes; pings tell a quiet agent from a dead one.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second}}
 }
 
 // OpenAPI returns the document of the REST API as YAML. It needs no database: operations are registered, not called.

@@ -197,7 +197,7 @@ func queueRollups(b *pgx.Batch, tx *Tx, table string, cluster fleet.ClusterID, l
 		row := make([]any, 0, 5+rollupWidth)
 		row = append(row, tx.Tenant, cluster, r.workload, r.at, r.samples)
 		for _, v := range r.values {
-			if math.IsNaN(v) {
+			if math.IsNaN(v) || math.Abs(v) > math.MaxFloat32 { // the columns are real; no measure of a workload is as large
 				row = append(row, nil)
 			} else {
 				row = append(row, float32(v))
