@@ -30,7 +30,10 @@ export const theme = createTheme({
   components: {
     Card: Card.extend({ defaultProps: { withBorder: true, padding: "lg", radius: "md" } }),
     Table: Table.extend({ defaultProps: { verticalSpacing: 9, horizontalSpacing: "md", highlightOnHover: true } }),
-    Badge: Badge.extend({ defaultProps: { variant: "light", radius: "sm", tt: "none", fw: 550 } }),
+    Badge: Badge.extend({
+      defaultProps: { variant: "light", radius: "sm", tt: "none", fw: 550 },
+      styles: { root: { flex: "none", maxWidth: "none" }, label: { overflow: "visible" } },
+    }),
     Button: Button.extend({ defaultProps: { size: "sm" } }),
     Tooltip: Tooltip.extend({ defaultProps: { openDelay: 250, withArrow: true, multiline: true, maw: 340 } }),
     Modal: Modal.extend({ defaultProps: { centered: true, overlayProps: { backgroundOpacity: 0.45, blur: 1 } } }),

@@ -3,7 +3,7 @@ import { Badge, Group, Progress, Stack, Table, Text, Tooltip } from "@mantine/co
 import { IconAlertTriangle } from "@tabler/icons-react";
 import { useTranslation } from "react-i18next";
 import type { DecisionDetail, Reason } from "../api/decisions";
-import { reasonName, reasonText } from "../lib/explain";
+import { chosenAlternative, reasonName, reasonText } from "../lib/explain";
 import { useFormat } from "../lib/format";
 import { signalName, signalValue } from "../lib/signal";
 import { TruthBadge } from "./badge";
@@ -17,7 +17,7 @@ function CountBar({ value, most, strong }: { value: number; most: number; strong
         value={most > 0 ? (value / most) * 100 : 0}
         size={8}
         style={{ flex: 1 }}
-        color={strong ? undefined : "gray"}
+        color={strong ? undefined : "gray.5"}
         aria-hidden
       />
       <Text size="sm" fw={strong ? 700 : 500} className="number" w={34} ta="right">
@@ -179,7 +179,7 @@ export function Alternatives({ decision: d }: { decision: DecisionDetail }) {
   }
   const rows = [
     ...d.alternatives.map((a) => ({ ...a, chosen: false })),
-    { replicas: d.target, costHour: null, load: null, rejected: "", chosen: true },
+    { ...chosenAlternative(d), chosen: true },
   ].sort((a, b) => a.replicas - b.replicas);
   return (
     <Table.ScrollContainer minWidth={520}>

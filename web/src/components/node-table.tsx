@@ -14,7 +14,7 @@ function Share({ ratio, text }: { ratio: number | null; text: string }) {
       </Text>
     );
   return (
-    <Stack gap={3} w={86} ml="auto">
+    <Stack gap={3} w={72} ml="auto">
       <Text size="sm" ta="right">
         {text}
       </Text>
@@ -38,16 +38,15 @@ export function NodeTable({ nodes }: { nodes: readonly Node[] }) {
       sort: (n) => n.name,
       render: (n) => (
         <div>
-          <Text size="sm" fw={550}>
+          <Text size="sm" fw={550} style={{ whiteSpace: "nowrap" }}>
             {n.name}
           </Text>
-          <Text size="xs" c="dimmed">
-            {n.zone || "–"}
+          <Text size="xs" c="dimmed" style={{ whiteSpace: "nowrap" }}>
+            {[n.pool, n.zone].filter(Boolean).join(" · ") || "–"}
           </Text>
         </div>
       ),
     },
-    { key: "pool", header: t("nodes.pool"), sort: (n) => n.pool, render: (n) => n.pool || "–" },
     {
       key: "type",
       header: t("nodes.type"),
@@ -56,7 +55,7 @@ export function NodeTable({ nodes }: { nodes: readonly Node[] }) {
         <div>
           <Text size="sm">{n.instanceType || "–"}</Text>
           {n.gpuCount > 0 && (
-            <Text size="xs" c="dimmed">
+            <Text size="xs" c="dimmed" style={{ whiteSpace: "nowrap" }}>
               {f.integer(n.gpuCount)} × {n.gpuModel || t("common.unknown")}
             </Text>
           )}
@@ -113,6 +112,6 @@ export function NodeTable({ nodes }: { nodes: readonly Node[] }) {
     },
   ];
   return (
-    <DataTable label={t("clusters.tabs.nodes")} rows={nodes} columns={columns} rowKey={(n) => n.id} minWidth={1080} />
+    <DataTable label={t("clusters.tabs.nodes")} rows={nodes} columns={columns} rowKey={(n) => n.id} minWidth={960} />
   );
 }

@@ -145,9 +145,11 @@ export function Facts({
       style={{
         display: "grid",
         gridTemplateColumns: `repeat(${columns}, minmax(110px, max-content) minmax(0, 1fr))`,
-        gap: "8px 16px",
+        gap: "4px 16px",
         margin: 0,
-        alignItems: "baseline",
+        alignItems: "center",
+        gridAutoRows: "minmax(26px, auto)",
+        alignContent: "start",
       }}
     >
       {items.map((item) => (

@@ -41,7 +41,7 @@ function Demand({ workload: w }: { workload: Workload }) {
     <Stack gap={0} align="flex-end">
       <SignalText name={name} signal={w.signals[name]} />
       {w.signals.queue_length && (
-        <Text size="xs" c="dimmed">
+        <Text size="xs" c="dimmed" style={{ whiteSpace: "nowrap" }}>
           {t("charts.queue")} <SignalText name="queue_length" signal={w.signals.queue_length} />
         </Text>
       )}

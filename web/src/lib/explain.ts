@@ -1,6 +1,13 @@
 // Sentences about decisions, made from reason codes and numbers. The service sends no text, so both languages say the same.
 import type { TFunction } from "i18next";
-import { type Decision, type DecisionDetail, REASON_CODES, type Reason, type ReasonCode } from "../api/decisions";
+import {
+  type Alternative,
+  type Decision,
+  type DecisionDetail,
+  REASON_CODES,
+  type Reason,
+  type ReasonCode,
+} from "../api/decisions";
 import type { Format } from "./format";
 import { signalName, signalValue } from "./signal";
 
@@ -115,4 +122,24 @@ export function reasonText(t: TFunction, f: Format, r: Reason): string {
     if (unready) sentences.push(t("reasonNote.unready", { value: f.integer(unready) }));
   }
   return sentences.join(" ");
+}
+
+/**
+ * The chosen count as a row beside its alternatives. Cost is so many replicas at one price and load so much work over so many, so
+ * both follow from any alternative that has them; without one they stay unknown.
+ */
+export function chosenAlternative(d: Pick<DecisionDetail, "target" | "alternatives">): Alternative {
+  const priced = d.alternatives.find((a) => a.costHour !== null && a.replicas > 0);
+  const loaded = d.alternatives.find((a) => a.load !== null && a.replicas > 0);
+  return {
+    replicas: d.target,
+    costHour: priced?.costHour
+      ? {
+          nano: (priced.costHour.nano * BigInt(d.target)) / BigInt(priced.replicas),
+          currency: priced.costHour.currency,
+        }
+      : null,
+    load: loaded?.load && d.target > 0 ? (loaded.load * loaded.replicas) / d.target : null,
+    rejected: "",
+  };
 }

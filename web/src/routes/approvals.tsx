@@ -22,37 +22,33 @@ function Proposal({ decision: d, may }: { decision: Decision; may: boolean }) {
   const cluster = useQuery(clusterQuery(d.clusterId));
   return (
     <Card className="card" padding="md" data-proposal={d.id}>
-      <Group justify="space-between" gap="lg">
-        <Group gap="xl" style={{ flex: 1 }}>
-          <div style={{ width: 220 }}>
-            <WorkloadName id={d.workloadId} workloadKey={d.key} />
-          </div>
-          <Stack gap={0} w={110}>
-            <OutcomeText outcome={d.outcome} />
-            <Text size="sm">
-              <Change from={d.from} target={d.target} />
-            </Text>
-          </Stack>
-          <Stack gap={0} w={150}>
-            <Text size="sm">{reasonName(t, d.binding)}</Text>
-            <Text size="xs" c="dimmed">
-              {f.dateTime(d.at)}
-            </Text>
-          </Stack>
-          <Stack gap={0} w={130}>
-            <Text size="xs" c="dimmed">
-              {t("decisions.costEffect")}
-            </Text>
-            <CostDelta delta={d.costDeltaHour} />
-          </Stack>
-          <Stack gap={0} w={120}>
-            <Text size="xs" c="dimmed">
-              {t("approvals.expires")}
-            </Text>
-            <Countdown until={d.expiresAt} clock={cluster.data} />
-          </Stack>
-        </Group>
-        <Group gap="xs">
+      <div className="proposal">
+        <WorkloadName id={d.workloadId} workloadKey={d.key} />
+        <Stack gap={0}>
+          <OutcomeText outcome={d.outcome} />
+          <Text size="sm">
+            <Change from={d.from} target={d.target} />
+          </Text>
+        </Stack>
+        <Stack gap={0}>
+          <Text size="sm">{reasonName(t, d.binding)}</Text>
+          <Text size="xs" c="dimmed">
+            {f.dateTime(d.at)}
+          </Text>
+        </Stack>
+        <Stack gap={0}>
+          <Text size="xs" c="dimmed">
+            {t("decisions.costEffect")}
+          </Text>
+          <CostDelta delta={d.costDeltaHour} />
+        </Stack>
+        <Stack gap={0}>
+          <Text size="xs" c="dimmed">
+            {t("approvals.expires")}
+          </Text>
+          <Countdown until={d.expiresAt} clock={cluster.data} />
+        </Stack>
+        <Group gap="xs" wrap="nowrap" justify="flex-end">
           <LinkButton size="xs" variant="subtle" to="/decisions/$id" params={{ id: d.id }}>
             {t("decisions.why")}
           </LinkButton>
@@ -65,7 +61,7 @@ function Proposal({ decision: d, may }: { decision: Decision; may: boolean }) {
             />
           )}
         </Group>
-      </Group>
+      </div>
     </Card>
   );
 }

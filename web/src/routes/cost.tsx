@@ -366,15 +366,12 @@ export function CostPage() {
       <Stack gap="md">
         <Group justify="space-between" gap="sm">
           <Group gap="sm">
+            <Text size="sm" c="dimmed">
+              {t("cost.by")}
+            </Text>
             <Select
               aria-label={t("cost.by")}
-              leftSection={
-                <Text size="xs" c="dimmed" pl="sm" style={{ whiteSpace: "nowrap" }}>
-                  {t("cost.by")}
-                </Text>
-              }
-              leftSectionWidth={72}
-              w={210}
+              w={170}
               allowDeselect={false}
               value={aggregate}
               data={AGGREGATES.map((a) => ({ value: a, label: t(`cost.aggregate.${a}`) }))}

@@ -127,11 +127,9 @@ function Service({ overview: o }: { overview: Overview }) {
         detail={o.lateRatio === null ? t("overview.lateNone") : ""}
       />
       <Stat
-        label={t("overview.gpus")}
-        hint={t("overview.smActiveHint")}
-        value={
-          o.gpus.smActive === null ? f.percent(gpuShare) : t("overview.smActive", { share: f.percent(o.gpus.smActive) })
-        }
+        label={t(o.gpus.smActive === null ? "overview.gpus" : "overview.smActive")}
+        hint={o.gpus.smActive === null ? undefined : t("overview.smActiveHint")}
+        value={f.percent(o.gpus.smActive ?? gpuShare, 0)}
         detail={t("overview.gpusDetail", { allocated: f.number(o.gpus.allocated), total: f.integer(o.gpus.total) })}
       >
         <Progress value={gpuShare * 100} size={5} mt="xs" aria-label={t("overview.gpus")} />
@@ -206,17 +204,16 @@ function Decisions({ overview: o }: { overview: Overview }) {
     { key: "capped", label: t("overview.capped"), value: o.decisions.capped, search: { outcome: "hold" as const } },
   ];
   return (
-    <Panel
-      title={t("overview.decisions")}
-      actions={
-        o.decisions.proposed > 0 && (
-          <LinkButton to="/approvals" size="compact-sm" variant="light" color="violet">
-            {t("overview.waiting")}: {f.integer(o.decisions.proposed)}
-          </LinkButton>
-        )
-      }
-    >
+    <Panel title={t("overview.decisions")}>
       <Stack gap={10}>
+        <Group justify="space-between">
+          <TextLink to="/approvals" size="sm" c={o.decisions.proposed > 0 ? undefined : "var(--mantine-color-text)"}>
+            {t("overview.waiting")}
+          </TextLink>
+          <Text fw={600} className="number">
+            {f.integer(o.decisions.proposed)}
+          </Text>
+        </Group>
         {rows.map((row) => (
           <Group key={row.key} justify="space-between">
             <TextLink to="/decisions" search={row.search} size="sm" c="var(--mantine-color-text)">

@@ -4,12 +4,13 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
-import { type AuditEntry, auditQuery, membersQuery, verifyAudit } from "../api/settings";
+import { type AuditEntry, auditQuery, verifyAudit } from "../api/settings";
 import { Panel } from "../components/page";
 import { Empty, Gate, TableSkeleton } from "../components/state";
 import { type Column, DataTable, Pager } from "../components/table";
 import { useFormat } from "../lib/format";
 import { useAct } from "./act";
+import { useActorName } from "./actor";
 
 export function AuditTab() {
   const { t } = useTranslation();
@@ -18,13 +19,8 @@ export function AuditTab() {
   const navigate = useNavigate();
   const { act, busy } = useAct();
   const query = useQuery({ ...auditQuery(cursor), placeholderData: keepPreviousData });
-  const members = useQuery(membersQuery);
+  const who = useActorName();
   const [check, setCheck] = useState<Awaited<ReturnType<typeof verifyAudit>> | null>(null);
-  const who = (actor: string) => {
-    const [kind, id] = actor.split(":");
-    const member = kind === "user" ? members.data?.find((m) => m.id === id) : undefined;
-    return member ? member.displayName || member.email : actor;
-  };
   const columns: Column<AuditEntry>[] = [
     { key: "seq", header: "#", align: "right", width: 70, render: (e) => f.integer(e.seq) },
     { key: "at", header: t("common.time"), width: 140, render: (e) => f.dateTime(e.at) },

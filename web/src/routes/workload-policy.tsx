@@ -1,4 +1,4 @@
-import { Alert, Button, Group, Menu, Modal, SimpleGrid, Stack, Text } from "@mantine/core";
+import { Alert, Button, Grid, Group, Menu, Modal, Stack, Text } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
 import { IconChevronDown } from "@tabler/icons-react";
 import { keepPreviousData, useQuery, useQueryClient } from "@tanstack/react-query";
@@ -20,6 +20,7 @@ import { Panel } from "../components/page";
 import { Diff, Editor, Findings } from "../components/policy-editor";
 import { BlockSkeleton, Empty, Gate, useProblemText } from "../components/state";
 import { useFormat } from "../lib/format";
+import { useActorName } from "./actor";
 import { useMay } from "./me";
 
 /** The editor of one workload's policy: text, findings, versions. `base` is the version the text was started from. */
@@ -35,6 +36,7 @@ function PolicyEditor({ workload, current }: { workload: Workload; current: Poli
   const [conflict, setConflict] = useState(false);
   const [compare, setCompare] = useState<PolicyVersion | null>(null);
   const [settled] = useDebouncedValue(draft, 400);
+  const who = useActorName();
   const versions = useQuery(policyVersionsQuery(workload.id));
   const presets = useQuery(presetsQuery);
   const lint = useQuery({ ...lintQuery(settled), enabled: settled.trim() !== "", placeholderData: keepPreviousData });
@@ -114,129 +116,133 @@ function PolicyEditor({ workload, current }: { workload: Workload; current: Poli
   );
 
   return (
-    <SimpleGrid cols={{ base: 1, lg: 2 }} style={{ gridTemplateColumns: undefined }}>
-      <Panel
-        title={t("policy.editor")}
-        actions={
-          <Group gap="sm">
-            {changed && (
-              <Text size="sm" c="orange">
-                {t("policy.unsaved")}
-              </Text>
-            )}
-            {mayEdit && presetMenu}
-          </Group>
-        }
-      >
-        <Stack gap="sm">
-          {!current && (
-            <Alert color="blue" title={t("policy.none")}>
-              {t("policy.noneText")}
-            </Alert>
-          )}
-          {conflict && (
-            <Alert color="orange" role="alert">
-              <Stack gap="sm" align="flex-start">
-                <Text size="sm">{t("policy.conflict")}</Text>
-                <Group gap="sm">
-                  {current && (
-                    <Button size="xs" variant="default" onClick={() => setCompare(current)}>
-                      {t("policy.compare")}
-                    </Button>
-                  )}
-                  <Button
-                    size="xs"
-                    variant="default"
-                    onClick={() => {
-                      setBase(current);
-                      setConflict(false);
-                    }}
-                  >
-                    {t("policy.loadNewest")}
-                  </Button>
-                </Group>
-              </Stack>
-            </Alert>
-          )}
-          <Editor
-            value={draft}
-            onChange={setDraft}
-            readOnly={!mayEdit}
-            findings={findings}
-            label={t("policy.editor")}
-          />
-          {mayEdit ? (
-            <Group justify="space-between">
-              <Text size="sm" c="dimmed">
-                {blocked && changed && draft.trim() !== "" && !checking ? t("policy.errorsBlock") : ""}
-              </Text>
-              <Group gap="sm">
-                {changed && (
-                  <Button variant="subtle" color="gray" onClick={() => setDraft(base?.document ?? "")}>
-                    {t("policy.discard")}
-                  </Button>
-                )}
-                <Button loading={busy} disabled={!changed || checking || blocked} onClick={() => void save()}>
-                  {t("policy.save")}
-                </Button>
-              </Group>
+    <Grid gutter="md">
+      <Grid.Col span={{ base: 12, lg: 7 }}>
+        <Panel
+          title={t("policy.editor")}
+          actions={
+            <Group gap="sm">
+              {changed && (
+                <Text size="sm" c="orange">
+                  {t("policy.unsaved")}
+                </Text>
+              )}
+              {mayEdit && presetMenu}
             </Group>
-          ) : (
-            <Text size="sm" c="dimmed">
-              {t("policy.readOnly")}
-            </Text>
-          )}
-        </Stack>
-      </Panel>
-      <Stack gap="md">
-        <Panel title={t("policy.findings")}>
-          {draft.trim() === "" ? (
-            <Text size="sm" c="dimmed">
-              –
-            </Text>
-          ) : (
-            <Findings findings={findings} checking={checking} />
-          )}
-        </Panel>
-        <Panel title={t("policy.versions")}>
-          <Gate
-            query={versions}
-            skeleton={<BlockSkeleton height={120} />}
-            isEmpty={(list) => list.length === 0}
-            empty={<Empty title={t("policy.none")} height={100} />}
-          >
-            {(list) => (
-              <Stack gap={12}>
-                {list.slice(0, 20).map((v) => (
-                  <Group key={v.version} justify="space-between" wrap="nowrap" align="flex-start">
-                    <div>
-                      <Group gap={8}>
-                        <Text size="sm" fw={600}>
-                          {t("policy.version", { version: v.version })}
-                        </Text>
-                        <ModeBadge mode={v.mode} />
-                        {v.version === current?.version && (
-                          <Text size="xs" c="teal" fw={600}>
-                            {t("policy.current")}
-                          </Text>
-                        )}
-                      </Group>
-                      <Text size="xs" c="dimmed">
-                        {v.createdAt
-                          ? t("policy.by", { who: v.createdBy, time: f.dateTime(v.createdAt) })
-                          : v.createdBy}
-                      </Text>
-                    </div>
-                    <Button size="compact-xs" variant="default" onClick={() => setCompare(v)}>
-                      {t("policy.compare")}
+          }
+        >
+          <Stack gap="sm">
+            {!current && (
+              <Alert color="blue" title={t("policy.none")}>
+                {t("policy.noneText")}
+              </Alert>
+            )}
+            {conflict && (
+              <Alert color="orange" role="alert">
+                <Stack gap="sm" align="flex-start">
+                  <Text size="sm">{t("policy.conflict")}</Text>
+                  <Group gap="sm">
+                    {current && (
+                      <Button size="xs" variant="default" onClick={() => setCompare(current)}>
+                        {t("policy.compare")}
+                      </Button>
+                    )}
+                    <Button
+                      size="xs"
+                      variant="default"
+                      onClick={() => {
+                        setBase(current);
+                        setConflict(false);
+                      }}
+                    >
+                      {t("policy.loadNewest")}
                     </Button>
                   </Group>
-                ))}
-              </Stack>
+                </Stack>
+              </Alert>
             )}
-          </Gate>
+            <Editor
+              value={draft}
+              onChange={setDraft}
+              readOnly={!mayEdit}
+              findings={findings}
+              label={t("policy.editor")}
+            />
+            {mayEdit ? (
+              <Group justify="space-between">
+                <Text size="sm" c="dimmed">
+                  {blocked && changed && draft.trim() !== "" && !checking ? t("policy.errorsBlock") : ""}
+                </Text>
+                <Group gap="sm">
+                  {changed && (
+                    <Button variant="subtle" color="gray" onClick={() => setDraft(base?.document ?? "")}>
+                      {t("policy.discard")}
+                    </Button>
+                  )}
+                  <Button loading={busy} disabled={!changed || checking || blocked} onClick={() => void save()}>
+                    {t("policy.save")}
+                  </Button>
+                </Group>
+              </Group>
+            ) : (
+              <Text size="sm" c="dimmed">
+                {t("policy.readOnly")}
+              </Text>
+            )}
+          </Stack>
         </Panel>
-      </Stack>
+      </Grid.Col>
+      <Grid.Col span={{ base: 12, lg: 5 }}>
+        <Stack gap="md">
+          <Panel title={t("policy.findings")}>
+            {draft.trim() === "" ? (
+              <Text size="sm" c="dimmed">
+                –
+              </Text>
+            ) : (
+              <Findings findings={findings} checking={checking} />
+            )}
+          </Panel>
+          <Panel title={t("policy.versions")}>
+            <Gate
+              query={versions}
+              skeleton={<BlockSkeleton height={120} />}
+              isEmpty={(list) => list.length === 0}
+              empty={<Empty title={t("policy.none")} height={100} />}
+            >
+              {(list) => (
+                <Stack gap={12}>
+                  {list.slice(0, 20).map((v) => (
+                    <Group key={v.version} justify="space-between" wrap="nowrap" align="flex-start">
+                      <div>
+                        <Group gap={8}>
+                          <Text size="sm" fw={600}>
+                            {t("policy.version", { version: v.version })}
+                          </Text>
+                          <ModeBadge mode={v.mode} />
+                          {v.version === current?.version && (
+                            <Text size="xs" c="teal" fw={600}>
+                              {t("policy.current")}
+                            </Text>
+                          )}
+                        </Group>
+                        <Text size="xs" c="dimmed">
+                          {v.createdAt
+                            ? t("policy.by", { who: who(v.createdBy), time: f.dateTime(v.createdAt) })
+                            : who(v.createdBy)}
+                        </Text>
+                      </div>
+                      <Button size="compact-xs" variant="default" onClick={() => setCompare(v)}>
+                        {t("policy.compare")}
+                      </Button>
+                    </Group>
+                  ))}
+                </Stack>
+              )}
+            </Gate>
+          </Panel>
+        </Stack>
+      </Grid.Col>
       <Modal
         opened={compare !== null}
         onClose={() => setCompare(null)}
@@ -264,7 +270,7 @@ function PolicyEditor({ workload, current }: { workload: Workload; current: Poli
           </Stack>
         )}
       </Modal>
-    </SimpleGrid>
+    </Grid>
   );
 }
 

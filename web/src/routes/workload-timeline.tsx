@@ -42,6 +42,7 @@ interface ChartSpec {
   title: string;
   lines: Line[];
   format: (value: number) => string;
+  axisFormat?: (value: number) => string;
   whole?: boolean;
   most?: number;
   threshold?: { value: number; label: string };
@@ -123,6 +124,7 @@ function Charts({
           line("ttftP99", t("charts.ttft"), c(4)),
         ),
         format: f.latency,
+        axisFormat: (v) => (v === 0 ? "0" : f.latency(v)),
         threshold: threshold("ttft_p99_seconds") ?? threshold("latency_p99_seconds"),
       });
     }
@@ -184,7 +186,7 @@ function Charts({
           {t("charts.marks")} {t("range.hint")}. {t("charts.step", { step: f.duration(timeline.stepSeconds) })}.
         </Text>
       </Panel>
-      <SimpleGrid cols={{ base: 1, xl: 2 }}>
+      <SimpleGrid cols={{ base: 1, lg: 2 }}>
         {specs.map(({ key, title, lines, ...rest }) => (
           <Panel key={key} title={title} actions={lines.length > 1 && <Legend lines={lines} />}>
             <Chart
@@ -292,7 +294,7 @@ export function TimelineTab({ workload }: { workload: Workload }) {
         skeleton={
           <Stack>
             <BlockSkeleton height={300} />
-            <SimpleGrid cols={{ base: 1, xl: 2 }}>
+            <SimpleGrid cols={{ base: 1, lg: 2 }}>
               <BlockSkeleton height={240} />
               <BlockSkeleton height={240} />
             </SimpleGrid>

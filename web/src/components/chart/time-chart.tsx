@@ -1,6 +1,7 @@
 import type { EChartsCoreOption } from "echarts/core";
 import { useEffect, useMemo, useRef } from "react";
 import { useFormat } from "../../lib/format";
+import { roundUp } from "../../lib/scale";
 import { timeTicks } from "../../lib/time";
 import { type ChartColors, useChartColors } from "./colors";
 import { connect, escapeHtml, getInstanceByDom, init } from "./engine";
@@ -9,6 +10,23 @@ import type { Line, Mark, TimeChartProps } from "./model";
 const LEFT = 58;
 const RIGHT = 14;
 const NOON = 43_200_000;
+
+/** A canvas cannot inherit its font, so it is told the page's. */
+const FONT = getComputedStyle(document.body).fontFamily || "sans-serif";
+
+/** The highest value of each line, or of each stack of lines. */
+function stackTops(lines: readonly Line[]): number[] {
+  const sums = new Map<string, number[]>();
+  for (const line of lines) {
+    const key = line.stack ?? line.key;
+    const sum = sums.get(key) ?? [];
+    line.values.forEach((v, i) => {
+      sum[i] = (sum[i] ?? 0) + (v ?? 0);
+    });
+    sums.set(key, sum);
+  }
+  return [...sums.values()].map((sum) => sum.reduce((a, b) => Math.max(a, b), 0));
+}
 
 function seriesOf(line: Line, at: readonly number[], few: boolean): Record<string, unknown> {
   const data = at.map((t, i) => [t, line.values[i] ?? null]);
@@ -129,14 +147,24 @@ export default function TimeChart(props: TimeChartProps) {
       const head = `<div style="color:${colors.axis};margin-bottom:4px">${escapeHtml(days ? f.calendarDay(new Date(first.axisValue)) : f.dateTime(new Date(first.axisValue)))}</div>`;
       return head + rows.join("");
     };
-    const font = { color: colors.axis, fontSize: 11.5, fontFamily: "inherit" };
+    const highest = Math.max(0, ...stackTops(lines));
+    const wanted = Math.max(least ?? 0, threshold ? threshold.value * 1.15 : 0);
+    // Where something must be seen that lies above the data, the axis is told its end; else it finds a round one by itself.
+    const top = most !== undefined && highest <= most ? most : wanted > highest ? roundUp(wanted) : undefined;
+    const font = { color: colors.axis, fontSize: 11.5, fontFamily: FONT };
     const series: Record<string, unknown>[] = lines.map((l) => seriesOf(l, at, at.length < 3));
     if (threshold && series[0]) {
       series[0].markLine = {
         silent: true,
         symbol: "none",
         lineStyle: { color: colors.danger, type: [4, 4], width: 1.2 },
-        label: { formatter: threshold.label, position: "insideEndTop", color: colors.danger, fontSize: 11 },
+        label: {
+          formatter: threshold.label,
+          position: "insideEndTop",
+          color: colors.danger,
+          fontSize: 11,
+          fontFamily: FONT,
+        },
         data: [{ yAxis: threshold.value }],
       };
     }
@@ -144,7 +172,7 @@ export default function TimeChart(props: TimeChartProps) {
     return {
       animation: false,
       backgroundColor: "transparent",
-      textStyle: { fontFamily: "inherit" },
+      textStyle: { fontFamily: FONT },
       grid: { left: LEFT, right: RIGHT, top: 12, bottom: 26 },
       tooltip: {
         trigger: "axis",
@@ -173,11 +201,10 @@ export default function TimeChart(props: TimeChartProps) {
       yAxis: {
         type: "value",
         min: 0,
-        max: (extent: { max: number }) =>
-          Math.max(extent.max, least ?? 0, threshold ? threshold.value * 1.15 : 0) || most || 1,
+        max: top,
         minInterval: whole ? 1 : undefined,
         splitNumber: height < 140 ? 2 : 4,
-        axisLabel: { ...font, formatter: axisFormat ?? format, showMaxLabel: undefined },
+        axisLabel: { ...font, formatter: axisFormat ?? format },
         splitLine: { lineStyle: { color: colors.split } },
       },
       series,
