@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"time"
 
@@ -9,7 +10,6 @@ import (
 
 	"plimsoll.dev/services/auth"
 	"plimsoll.dev/services/fleet"
-	"plimsoll.dev/services/optimizer"
 	"plimsoll.dev/services/store"
 )
 
@@ -129,16 +129,18 @@ func (s *Server) savings(ctx context.Context, tx *store.Tx, o store.Overview) (*
 	known := false
 	for _, w := range o.Automated {
 		host, ok := hosts[w.ID]
-		if !ok || w.Days == 0 {
+		if !ok || w.Seconds == 0 {
 			continue
 		}
 		hour := s.prices.ReplicaOn(host.Offering, host.Machine, w.CPUMilli, w.MemMiB, w.GPUMilli)
 		if hour == nil {
 			continue
 		}
-		policy, _ := optimizer.ParsePolicy([]byte(w.Document))
-		hours := int64(w.Days-1)*24 + int64(o.Now.Hour()) + 1
-		known, sum = true, sum.Add(hour.MulDiv(int64(policy.Max)*hours, 1)-fleet.Money(w.Cost))
+		policy, _ := s.deps.DB.ParsePolicy(w.Document)
+		if at := float64(*hour) * float64(policy.Max) * float64(w.Seconds) / 3600; at+float64(sum) > math.MaxInt64/2 {
+			return nil, nil // a bound that nobody means: no figure is better than a silly one
+		}
+		known, sum = true, sum.Add(hour.MulDiv(int64(policy.Max)*w.Seconds, 3600)-fleet.Money(w.Cost))
 	}
 	if !known {
 		return nil, nil

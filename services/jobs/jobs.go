@@ -88,9 +88,12 @@ func New(cfg Config, deps Deps) (*Client, error) {
 		Name: "plimsoll_plan_decide_seconds", Help: "Time of the decision itself, without loading and saving.",
 		Buckets: prometheus.ExponentialBuckets(0.00001, 4, 10), NativeHistogramBucketFactor: 1.2,
 	})
-	deps.Registry.MustRegister(seconds, waited, decide)
+	unsound := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "plimsoll_plan_unsound_decisions_total", Help: "Decisions that broke a rule of their check and were thrown out. Each is a defect.",
+	})
+	deps.Registry.MustRegister(seconds, waited, decide, unsound)
 	workers := river.NewWorkers()
-	river.AddWorker(workers, &PlanWorker{DB: deps.DB, Prices: deps.Prices, Log: deps.Log, Took: decide})
+	river.AddWorker(workers, &PlanWorker{DB: deps.DB, Prices: deps.Prices, Log: deps.Log, Took: decide, Unsound: unsound})
 	river.AddWorker(workers, &Compact{DB: deps.DB})
 	river.AddWorker(workers, &CloseHour{DB: deps.DB, Prices: deps.Prices, Log: deps.Log})
 	river.AddWorker(workers, &CheckBudgets{DB: deps.DB, Currency: deps.Prices.Currency(), Log: deps.Log})

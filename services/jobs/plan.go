@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,6 +40,10 @@ type PlanWorker struct {
 	Prices *market.PriceBook
 	Log    *slog.Logger
 	Took   prometheus.Observer // seconds of Decide; nil: not measured
+	// Unsound counts decisions that their check threw out; nil: not counted.
+	Unsound prometheus.Counter
+	// decide is optimizer.Decide unless a test wants to see a bad decision.
+	decide func(optimizer.Input) (optimizer.Plan, error)
 }
 
 // Timeout of one plan; a cluster of ten thousand workloads takes a second or two.
@@ -45,13 +51,17 @@ func (*PlanWorker) Timeout(*river.Job[PlanArgs]) time.Duration { return 30 * tim
 
 // Work implements river.Worker.
 func (w *PlanWorker) Work(ctx context.Context, job *river.Job[PlanArgs]) error {
-	return w.DB.Tenant(ctx, job.Args.Tenant, func(tx *store.Tx) error {
+	err := w.DB.Tenant(ctx, job.Args.Tenant, func(tx *store.Tx) error {
 		if err := w.plan(ctx, tx, job.Args.Cluster); err != nil {
 			return err
 		}
 		_, err := river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx.PGX(), job)
 		return err
 	})
+	if store.IsNotFound(err) { // the cluster was deleted meanwhile: asking again does not bring it back
+		return river.JobCancel(err)
+	}
+	return err
 }
 
 func (w *PlanWorker) plan(ctx context.Context, tx *store.Tx, cluster fleet.ClusterID) error {
@@ -63,7 +73,7 @@ func (w *PlanWorker) plan(ctx context.Context, tx *store.Tx, cluster fleet.Clust
 		return nil
 	}
 	in := loaded.Input
-	if _, err := store.ExpireDecisions(ctx, tx, cluster, in.Snapshot.Now); err != nil {
+	if err := expire(ctx, tx, cluster, in.Snapshot.Now); err != nil {
 		return err
 	}
 	if in.Snapshot.Mode == fleet.ModeObserve || len(in.Policies) == 0 {
@@ -71,20 +81,55 @@ func (w *PlanWorker) plan(ctx context.Context, tx *store.Tx, cluster fleet.Clust
 	}
 	w.price(in.Snapshot.Workloads, loaded.Hosts)
 	started := time.Now()
-	plan, err := optimizer.Decide(in)
+	decide := w.decide
+	if decide == nil {
+		decide = optimizer.Decide
+	}
+	plan, err := decide(in)
 	if err != nil {
 		return fmt.Errorf("decide: %w", err)
 	}
 	if w.Took != nil {
 		w.Took.Observe(time.Since(started).Seconds())
 	}
-	if bad := optimizer.Check(plan, in); len(bad) > 0 {
-		return fmt.Errorf("plan of cluster %s fails its check: %v", cluster, bad[0])
+	if plan, err = w.sound(ctx, plan, optimizer.Check(plan, in)); err != nil {
+		return err
 	}
 	if err := store.SaveMemory(ctx, tx, plan.Memory); err != nil {
 		return err
 	}
 	return w.save(ctx, tx, plan, in)
+}
+
+func expire(ctx context.Context, tx *store.Tx, cluster fleet.ClusterID, now time.Time) error {
+	n, err := store.ExpireDecisions(ctx, tx, cluster, now)
+	if err != nil || n == 0 {
+		return err
+	}
+	return store.Notify(ctx, tx, store.EventDecision, cluster, "")
+}
+
+// sound drops the decisions that break a rule, with what they would have remembered: their workloads stay as they are and are
+// decided upon anew at the next report, all others are not kept waiting for them. A plan that is wrong as a whole is an error.
+func (w *PlanWorker) sound(ctx context.Context, plan optimizer.Plan, bad []optimizer.Violation) (optimizer.Plan, error) {
+	if len(bad) == 0 {
+		return plan, nil
+	}
+	broken := map[fleet.WorkloadID]bool{}
+	for _, v := range bad {
+		if v.Workload == "" {
+			return plan, fmt.Errorf("plan of cluster %s fails its check: %s: %s", plan.Cluster, v.Code, v.Message)
+		}
+		broken[v.Workload] = true
+		w.Log.ErrorContext(ctx, "decision fails its check", "cluster", plan.Cluster, "workload", v.Workload, "code", v.Code, "error", v.Message)
+	}
+	if w.Unsound != nil {
+		w.Unsound.Add(float64(len(broken)))
+	}
+	plan.Decisions = slices.DeleteFunc(slices.Clone(plan.Decisions), func(d optimizer.Decision) bool { return broken[d.Workload] })
+	plan.Memory = maps.Clone(plan.Memory)
+	maps.DeleteFunc(plan.Memory, func(id fleet.WorkloadID, _ optimizer.Memory) bool { return broken[id] })
+	return plan, nil
 }
 
 // save writes the plan if it tells anything new, and tells the doors.

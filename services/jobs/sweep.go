@@ -46,15 +46,28 @@ func (w *Sweep) Work(ctx context.Context, _ *river.Job[SweepArgs]) error {
 	}
 	failed := 0
 	for _, t := range tenants {
-		if err := w.DB.Tenant(ctx, t, func(tx *store.Tx) error { return w.tenant(ctx, tx) }); err != nil {
-			failed++
-			w.Log.ErrorContext(ctx, "sweep failed", "tenant", t, "error", err)
+		for _, part := range []func(context.Context, *store.Tx) error{expireSilent, w.tenant} {
+			if err := w.DB.Tenant(ctx, t, func(tx *store.Tx) error { return part(ctx, tx) }); err != nil {
+				failed++
+				w.Log.ErrorContext(ctx, "sweep failed", "tenant", t, "error", err)
+				break
+			}
 		}
 	}
 	if failed > 0 {
 		return fmt.Errorf("%d of %d tenants could not be swept", failed, len(tenants))
 	}
 	return nil
+}
+
+// expireSilent ends what expired in clusters that report nothing any more: the others' planning does it. It has a transaction of its
+// own, since planning locks a cluster before its decisions.
+func expireSilent(ctx context.Context, tx *store.Tx) error {
+	ids, err := store.ExpireSilent(ctx, tx)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	return store.Notify(ctx, tx, store.EventDecision, "", "")
 }
 
 func (w *Sweep) tenant(ctx context.Context, tx *store.Tx) error {
@@ -68,16 +81,13 @@ func (w *Sweep) tenant(ctx context.Context, tx *store.Tx) error {
 			return fmt.Errorf("enqueue compaction: %w", err)
 		}
 	}
-	for after := ""; ; {
-		clusters, err := store.Clusters(ctx, tx, after, 500)
+	for after := fleet.ClusterID(""); ; {
+		clusters, err := store.ClusterPulses(ctx, tx, after, 500)
 		if err != nil {
 			return err
 		}
 		for _, c := range clusters {
-			after = c.Name
-			if c.DataAt == nil {
-				continue
-			}
+			after = c.ID
 			if err := w.cluster(ctx, tx, client, c); err != nil {
 				return err
 			}
@@ -91,7 +101,7 @@ func (w *Sweep) tenant(ctx context.Context, tx *store.Tx) error {
 // silentAfter is how long after its last report an agent is alerted about, by our clock.
 const silentAfter = 5 * time.Minute
 
-func (w *Sweep) cluster(ctx context.Context, tx *store.Tx, client *river.Client[pgx.Tx], c store.Cluster) error {
+func (w *Sweep) cluster(ctx context.Context, tx *store.Tx, client *river.Client[pgx.Tx], c store.ClusterPulse) error {
 	if _, err := client.InsertTx(ctx, tx.PGX(), CloseHourArgs{Tenant: tx.Tenant, Cluster: c.ID}, nil); err != nil {
 		return fmt.Errorf("enqueue costing: %w", err)
 	}
@@ -99,11 +109,11 @@ func (w *Sweep) cluster(ctx context.Context, tx *store.Tx, client *river.Client[
 	var alert store.Alert
 	var changed bool
 	var err error
-	if c.LastSeenAt != nil && tx.Now.Sub(*c.LastSeenAt) > silentAfter {
-		alert, changed, err = store.OpenAlert(ctx, tx, "agent_offline", subject, store.SeverityWarning, *c.DataAt,
+	if tx.Now.Sub(c.LastSeenAt) > silentAfter {
+		alert, changed, err = store.OpenAlert(ctx, tx, "agent_offline", subject, store.SeverityWarning, c.DataAt,
 			map[string]any{"cluster": c.Name, "last_seen_at": c.LastSeenAt})
 	} else {
-		alert, changed, err = store.ResolveAlert(ctx, tx, "agent_offline", subject, *c.DataAt)
+		alert, changed, err = store.ResolveAlert(ctx, tx, "agent_offline", subject, c.DataAt)
 	}
 	if err != nil || !changed {
 		return err

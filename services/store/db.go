@@ -18,7 +18,10 @@ import (
 )
 
 // DB is a pool of connections of the service role. Safe for concurrent use.
-type DB struct{ pool *pgxpool.Pool }
+type DB struct {
+	pool     *pgxpool.Pool
+	policies policyCache
+}
 
 // Options for Open.
 type Options struct {
@@ -74,6 +77,8 @@ type Tx struct {
 	Now    time.Time
 	Tenant fleet.TenantID
 	pgx    pgx.Tx
+	// policies of the DB, for what is parsed on the way.
+	policies *policyCache
 }
 
 // PGX gives the transaction to River's InsertTx and JobCompleteTx. Queries belong into this package.
@@ -106,7 +111,7 @@ func (db *DB) begin(ctx context.Context, query string, tenant fleet.TenantID, fn
 			_ = pgxTx.Rollback(clean)
 		}
 	}()
-	tx := &Tx{Now: time.Now().UTC().Truncate(time.Microsecond), Tenant: tenant, pgx: pgxTx}
+	tx := &Tx{Now: time.Now().UTC().Truncate(time.Microsecond), Tenant: tenant, pgx: pgxTx, policies: &db.policies}
 	if err = fn(tx); err != nil {
 		return unavailable(err)
 	}
@@ -116,17 +121,18 @@ func (db *DB) begin(ctx context.Context, query string, tenant fleet.TenantID, fn
 	return nil
 }
 
-// unavailable gives errors that mean "the database is away" the code of it, so that clients try again instead of giving up.
+// unavailable gives errors that mean "the database is away", or "this transaction lost against others", the code of it, so that
+// clients try again instead of giving up.
 func unavailable(err error) error {
 	var coded *fleet.Error
 	if errors.As(err, &coded) {
 		return err
 	}
 	var pg *pgconn.PgError
-	away := errors.As(err, &pg) && (pg.Code[:2] == "57" || pg.Code[:2] == "53" || pg.Code[:2] == "08")
+	away := errors.As(err, &pg) && (pg.Code[:2] == "57" || pg.Code[:2] == "53" || pg.Code[:2] == "08" || pg.Code[:2] == "40")
 	var connect *pgconn.ConnectError
 	if away || errors.As(err, &connect) || pgconn.SafeToRetry(err) {
-		return &fleet.Error{Code: fleet.CodeUnavailable, Message: "the database is not available", Err: err}
+		return &fleet.Error{Code: fleet.CodeUnavailable, Message: "the database is not available at this moment; try again", Err: err}
 	}
 	return err
 }

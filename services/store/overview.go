@@ -55,7 +55,8 @@ type AutomatedWorkload struct {
 	MemMiB   int64
 	GPUMilli int64
 	Cost     int64 // nano-units, this month
-	Days     int   // days of this month with cost
+	// Seconds of this month in which it was there and was costed, to the day.
+	Seconds int64
 }
 
 // ForecastMonth is the month at its end if the recent rate holds, as budgets and the cost page forecast it; nil before an hour of data.
@@ -86,12 +87,13 @@ func LoadOverview(ctx context.Context, tx *Tx, now time.Time) (Overview, error) 
 	queueOverviewService(b, tx, &o)
 	queueOverviewCounts(b, tx, &o)
 	b.Queue(`
-SELECT w.id::text, p.document, w.cpu_milli, w.mem_mib, w.gpu_milli, coalesce(c.amount, 0)::bigint, coalesce(c.days, 0)::int
+SELECT w.id::text, p.document, w.cpu_milli, w.mem_mib, w.gpu_milli, coalesce(c.amount, 0)::bigint,
+  greatest(least(extract(epoch FROM $3 - greatest(w.first_seen, $2)), coalesce(c.days, 0) * 86400), 0)::bigint
 FROM workload w
 JOIN LATERAL (SELECT document FROM policy p WHERE p.tenant_id = w.tenant_id AND p.workload_id = w.id ORDER BY version DESC LIMIT 1) p ON true
 LEFT JOIN LATERAL (SELECT sum(amount_nano) AS amount, count(DISTINCT day) AS days FROM cost_day c
                    WHERE c.tenant_id = w.tenant_id AND c.workload_id = w.id AND c.kind = 'workload' AND c.day >= $2) c ON true
-WHERE w.tenant_id = $1 AND w.gone_at IS NULL ORDER BY w.id`, tx.Tenant, month).Query(func(rows pgx.Rows) (err error) {
+WHERE w.tenant_id = $1 AND w.gone_at IS NULL ORDER BY w.id`, tx.Tenant, month, o.Now).Query(func(rows pgx.Rows) (err error) {
 		o.Automated, err = pgx.CollectRows(rows, pgx.RowToStructByPos[AutomatedWorkload])
 		return err
 	})

@@ -112,8 +112,8 @@ WHERE w.tenant_id = $1 AND w.cluster_id = $2 AND w.gone_at IS NULL AND w.scalabl
 			&version, &document, &memory); err != nil {
 			return nil, fmt.Errorf("read workload: %w", err)
 		}
-		policy, findings := optimizer.ParsePolicy([]byte(document))
-		if i := slices.IndexFunc(findings, func(f optimizer.Finding) bool { return f.Severity == optimizer.SeverityError }); i >= 0 {
+		policy, findings := tx.policies.parse(document)
+		if optimizer.HasErrors(findings) {
 			// Saved by an older version with looser rules: such a workload is left alone, visibly (the API lints it on read).
 			continue
 		}
