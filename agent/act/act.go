@@ -53,6 +53,9 @@ type Config struct {
 type Env struct {
 	NowMS    func() int64            // the cluster's clock
 	Observed func() map[string]int32 // replicas asked for, of every workload that is seen
+	// TransitMS is how much later than its time a plan may come, because the clock of a replayed cluster outruns its way.
+	// Nil or zero on wall time.
+	TransitMS func() int64
 }
 
 const (
@@ -135,7 +138,7 @@ func (a *Actor) refusal(plan *agentv1.Plan) (code, why string) {
 		return "frozen", "changes are frozen"
 	case plan.GetGeneration() <= a.journal.Generation():
 		return "stale_generation", fmt.Sprintf("plan %d is not newer than plan %d, which was applied here", plan.GetGeneration(), a.journal.Generation())
-	case plan.GetExpiresMs() <= a.env.NowMS():
+	case plan.GetExpiresMs()+a.transit() <= a.env.NowMS():
 		return "expired", "the plan came after its time"
 	case len(plan.GetActions()) > maxActions:
 		return "limit", fmt.Sprintf("the plan has %d actions; %d are allowed", len(plan.GetActions()), maxActions)
@@ -148,6 +151,13 @@ func (a *Actor) refusal(plan *agentv1.Plan) (code, why string) {
 		seen[x.GetActionId()], seen["w "+x.GetWorkload()] = true, true
 	}
 	return "", ""
+}
+
+func (a *Actor) transit() int64 {
+	if a.env.TransitMS == nil {
+		return 0
+	}
+	return a.env.TransitMS()
 }
 
 func (a *Actor) refuseAll(plan *agentv1.Plan, code, why string) []*agentv1.ActionResult {

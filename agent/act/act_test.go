@@ -156,6 +156,18 @@ func TestApply(t *testing.T) {
 			b.now += 1000
 			return b.apply(p)
 		}, "refused:expired 0>0;", "[]"},
+		{"a replayed cluster's clock outran a plan on its way", enforce, func(b *bench) string {
+			p := b.plan(1, action("x", 3, 5))
+			b.actor.env.TransitMS = func() int64 { return 5000 }
+			b.now += 1000 + 4999
+			return b.apply(p)
+		}, "applied: 3>5;", "[x=5]"},
+		{"but not by more than the way takes", enforce, func(b *bench) string {
+			p := b.plan(1, action("x", 3, 5))
+			b.actor.env.TransitMS = func() int64 { return 5000 }
+			b.now += 1000 + 5000
+			return b.apply(p)
+		}, "refused:expired 0>0;", "[]"},
 		{"a count that is there already needs nothing", enforce,
 			func(b *bench) string { return b.apply(b.plan(1, action("x", 2, 3))) }, "already: 3>3;", "[]"},
 		{"a count that changed since the decision is a failed precondition", enforce,

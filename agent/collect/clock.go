@@ -38,3 +38,12 @@ func (c *Clock) Simulated() (speed float64, ok bool) {
 	defer c.mu.Unlock()
 	return c.speed, c.atMS != 0
 }
+
+// TransitMS is the cluster time that passes while a plan travels, beyond what passes at wall speed: two wall seconds of a
+// clock that runs fast. On wall time it is zero.
+func (c *Clock) TransitMS() int64 {
+	if speed, ok := c.Simulated(); ok && speed > 1 {
+		return int64((speed - 1) * 2000)
+	}
+	return 0
+}

@@ -127,8 +127,8 @@ func (g *gather) signals(nowMS int64) []*agentv1.WorkloadObservation {
 		o := &agentv1.WorkloadObservation{Workload: w}
 		for _, name := range sortedKeys(g.values[w]) {
 			o.Signals = append(o.Signals, &agentv1.Signal{
-				Name: name, Value: fold(name, g.values[w][name]), AtMs: nowMS, PodsReported: int32(len(g.values[w][name])),
-				PodsUnready: int32(g.unread[w]), PodsMissing: int32(g.silent[w][name]),
+				Name: name, Value: fold(name, g.values[w][name]), AtMs: nowMS, PodsReported: count32(len(g.values[w][name])),
+				PodsUnready: count32(g.unread[w]), PodsMissing: count32(g.silent[w][name]),
 			})
 		}
 		out = append(out, o)
@@ -149,6 +149,9 @@ func fold(name string, vs []float64) float64 {
 	}
 	return sum / float64(len(vs))
 }
+
+// count32 is a count as the wire has it; what does not fit is as much as fits.
+func count32[N int | int64](n N) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
 
 func sortedKeys[V any](m map[string]V) []string {
 	out := make([]string, 0, len(m))

@@ -34,12 +34,12 @@ type Sink interface {
 	Append(*agentv1.Report) (uint64, error)
 }
 
-// Counters is how the collector fares.
+// Counters is how the collector fares. Reads are the polls that the cluster answered.
 type Counters struct {
-	Polls, Observations, Frames, Inventories, Events uint64
-	SourceErrors                                     map[string]uint64
-	Unsent                                           uint64 // reports that the spool refused
-	LastObservationMS                                int64
+	Polls, Reads, Observations, Frames, Inventories, Events uint64
+	SourceErrors                                            map[string]uint64
+	Unsent                                                  uint64 // reports that the spool refused
+	LastObservationMS                                       int64
 }
 
 // Collector polls sources and appends reports to a sink. The first source is the cluster itself: without its word nothing is
@@ -176,6 +176,7 @@ func (c *Collector) Poll(ctx context.Context) {
 	if batches == nil {
 		return
 	}
+	c.count(func(n *Counters) { n.Reads++ })
 	at := batches[0].AtMS
 	if at != 0 {
 		c.clock.Set(at, batches[0].Speed)

@@ -50,7 +50,7 @@ func OpenDictionary(path string) (*Dictionary, error) {
 		}
 		end += int64(len(line))
 		d.keys = append(d.keys, k)
-		d.ids[k] = uint32(len(d.keys))
+		d.ids[k] = d.newest()
 	}
 	if err := errors.Join(f.Truncate(end)); err != nil {
 		f.Close()
@@ -86,8 +86,8 @@ func (d *Dictionary) number(keys []seriesKey) ([]uint32, error) {
 		}
 		fresh = append(append(fresh, line...), '\n')
 		d.keys = append(d.keys, k)
-		d.ids[k] = uint32(len(d.keys))
-		out[i] = uint32(len(d.keys))
+		d.ids[k] = d.newest()
+		out[i] = d.newest()
 	}
 	if len(fresh) == 0 {
 		return out, nil
@@ -139,3 +139,6 @@ func (d *Dictionary) def(id uint32) *agentv1.SeriesDef {
 	k := d.keys[id-1]
 	return &agentv1.SeriesDef{Id: id, Kind: k.Kind, Entity: k.Entity, Field: k.Field}
 }
+
+// newest is the last number that was given.
+func (d *Dictionary) newest() uint32 { return uint32(len(d.keys)) } //nolint:gosec // at most maxSeries

@@ -192,7 +192,7 @@ func TestKubeWriters(t *testing.T) {
 			if c.hpa {
 				objects = append(objects, hpa.DeepCopy())
 			}
-			client := fake.NewSimpleClientset(objects...) //nolint:staticcheck // the other one rewrites managed fields
+			client := fake.NewSimpleClientset(objects...) // the newer one rewrites managed fields
 			k, err := NewKube(client, KubeConfig{FieldManager: "plimsoll-agent"})
 			if err != nil {
 				t.Fatal(err)

@@ -41,11 +41,11 @@ func nodeOf(n *corev1.Node) *agentv1.Node {
 	out.Phase, out.ReadyMs = nodePhase(n)
 	for _, name := range gpuResources {
 		if q, ok := n.Status.Capacity[name]; ok && out.GpuCount == 0 {
-			out.GpuCount = int32(q.Value())
+			out.GpuCount = count32(q.Value())
 		}
 	}
 	if out.GpuCount == 0 && migGPUs(n) > 0 {
-		out.GpuCount = int32(migGPUs(n))
+		out.GpuCount = count32(migGPUs(n))
 	}
 	if out.GpuCount > 0 {
 		out.GpuModel = gpuModel(firstLabel(n.Labels, []string{"plimsoll.dev/gpu-model", "nvidia.com/gpu.product", "karpenter.k8s.aws/instance-gpu-name", "cloud.google.com/gke-accelerator"}))

@@ -402,7 +402,7 @@ func (h *histograms) into(ws []*agentv1.WorkloadObservation, g *gather, nowMS in
 				continue
 			}
 			w.Signals = append(w.Signals, &agentv1.Signal{
-				Name: name, Value: v, AtMs: nowMS, PodsReported: int32(x.reported), PodsMissing: int32(x.silent), PodsUnready: int32(g.unread[w.GetWorkload()]),
+				Name: name, Value: v, AtMs: nowMS, PodsReported: count32(x.reported), PodsMissing: count32(x.silent), PodsUnready: count32(g.unread[w.GetWorkload()]),
 			})
 		}
 		sort.Slice(w.Signals, func(i, j int) bool { return w.Signals[i].GetName() < w.Signals[j].GetName() })

@@ -103,7 +103,7 @@ func (s *Spool) copyWithout(to, from *segment, end uint64, victim Kind) (recs []
 			return nil, 0, err
 		}
 		if seq >= s.first {
-			recs = append(recs, record{seg: to, off: to.size, size: uint32(len(b)), kind: kind})
+			recs = append(recs, record{seg: to, off: to.size, size: int64(len(b)), kind: kind})
 		}
 		to.size += int64(len(b))
 	}
@@ -121,7 +121,7 @@ func marshalTombstone(seq uint64, atMS int64) []byte {
 func (s *Spool) Renew(now time.Time, edit func(*agentv1.Report)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	epoch := max(s.epoch+1, uint64(unixMS(now)))
+	epoch := max(s.epoch+1, epochAt(now))
 	fresh := &Spool{dir: s.dir, max: s.max + resultReserve, segSize: s.segSize, epoch: epoch, first: 1, dropped: map[Kind]uint64{}, onLost: func(Kind, int) {}}
 	dir := s.epochDir(epoch)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

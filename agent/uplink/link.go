@@ -140,7 +140,7 @@ func (l *pushLink) watch(ctx context.Context) {
 		l.err = err
 		return
 	}
-	defer stream.Close()
+	defer func() { _ = stream.Close() }()
 	silence := time.AfterFunc(watchSilence, l.cancel)
 	defer silence.Stop()
 	for stream.Receive() {

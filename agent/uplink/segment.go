@@ -61,7 +61,7 @@ type segment struct {
 type record struct {
 	seg  *segment // nil: lost to corruption, read as a tombstone
 	off  int64
-	size uint32 // with header
+	size int64 // with header
 	kind Kind
 	atMS int64 // of tombstones that have no bytes
 }
@@ -81,7 +81,7 @@ func createSegment(dir string, first uint64) (*segment, error) {
 
 func encodeRecord(seq uint64, kind Kind, payload []byte) []byte {
 	b := make([]byte, headerBytes+len(payload))
-	binary.LittleEndian.PutUint32(b[0:], uint32(len(payload)))
+	binary.LittleEndian.PutUint32(b[0:], uint32(len(payload))) //nolint:gosec // at most MaxReportBytes
 	b[8] = byte(kind)
 	binary.LittleEndian.PutUint64(b[9:], seq)
 	copy(b[headerBytes:], payload)
@@ -128,9 +128,9 @@ func (s *segment) scan() ([]record, int64, error) {
 		}
 		seq, kind, _, err := decodeRecord(b)
 		if err != nil || seq != s.first+uint64(len(recs)) {
-			return recs, off, nil
+			return recs, off, nil //nolint:nilerr // the tail is torn: what stands before it counts
 		}
-		recs = append(recs, record{seg: s, off: off, size: uint32(n), kind: kind})
+		recs = append(recs, record{seg: s, off: off, size: n, kind: kind})
 		off += n
 	}
 }

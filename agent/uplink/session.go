@@ -125,7 +125,7 @@ func (s *session) send(ctx context.Context) error {
 	if s.next == 0 || time.Now().Before(s.holdUntil) {
 		return nil
 	}
-	if room := windowReports - int(s.next-1-s.acked); room > 0 {
+	if flying := s.next - 1 - s.acked; flying < windowReports {
 		_, last := s.u.spool.Bounds()
 		if s.next > last {
 			return nil
@@ -133,7 +133,7 @@ func (s *session) send(ctx context.Context) error {
 		if err := s.u.spool.Sync(); err != nil {
 			return err
 		}
-		reports := s.u.spool.Read(s.next, min(room, windowReports/2), batchBytes)
+		reports := s.u.spool.Read(s.next, windowReports/2, batchBytes)
 		if len(reports) == 0 || reports[0].GetSeq() != s.next {
 			return errDisagree
 		}

@@ -153,7 +153,7 @@ func (s *Spool) append(r *agentv1.Report) (uint64, map[Kind]int, error) {
 		_ = active.f.Truncate(active.size)
 		return 0, lost, fmt.Errorf("write spool: %w", err)
 	}
-	s.recs = append(s.recs, record{seg: active, off: active.size, size: uint32(len(rec)), kind: kind})
+	s.recs = append(s.recs, record{seg: active, off: active.size, size: int64(len(rec)), kind: kind})
 	active.size += int64(len(rec))
 	s.bytes += int64(len(rec))
 	s.dirty = true
@@ -187,7 +187,7 @@ func (s *Spool) Read(seq uint64, n int, maxBytes int64) []*agentv1.Report {
 	var total int64
 	for i := max(seq, s.first); i < s.first+uint64(len(s.recs)) && len(out) < n; i++ {
 		rec := s.recs[i-s.first]
-		if total += int64(rec.size); total > maxBytes && len(out) > 0 {
+		if total += rec.size; total > maxBytes && len(out) > 0 {
 			break
 		}
 		out = append(out, rec.read(i))
@@ -283,6 +283,9 @@ func (s *Spool) epochDir(epoch uint64) string {
 	return filepath.Join(s.dir, strconv.FormatUint(epoch, 10))
 }
 
+// epochAt is the number of an epoch that begins now.
+func epochAt(now time.Time) uint64 { return uint64(max(unixMS(now), 1)) }
+
 type epochFile struct {
 	Epoch uint64 `json:"epoch"`
 }
@@ -298,7 +301,7 @@ func (s *Spool) loadEpoch(now time.Time) error {
 	case err != nil && !errors.Is(err, os.ErrNotExist):
 		return err
 	}
-	s.epoch = uint64(max(unixMS(now), 1))
+	s.epoch = epochAt(now)
 	return s.saveEpoch(s.epoch)
 }
 

@@ -1,6 +1,7 @@
 package uplink
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -83,7 +84,7 @@ func TestSpoolCutsATornTail(t *testing.T) {
 	}
 	path := s.active().path
 	size := s.active().size
-	last := int64(s.recs[2].size)
+	last := s.recs[2].size
 	kill(s)
 	for cut := int64(1); cut <= last; cut++ {
 		if err := os.Truncate(path, size-cut); err != nil {
@@ -148,7 +149,7 @@ func TestSpoolRefusesWhatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t, t.TempDir(), 64<<20)
 	defer s.Close()
-	if _, err := s.Append(frameReport(MaxReportBytes + 1)); err != ErrTooLarge {
+	if _, err := s.Append(frameReport(MaxReportBytes + 1)); !errors.Is(err, ErrTooLarge) {
 		t.Fatalf("got %v", err)
 	}
 	if seq, err := s.Append(observation("x")); seq != 1 || err != nil {
@@ -249,7 +250,7 @@ func TestSpoolProperty(t *testing.T) {
 					if old, ok := sent[r.GetSeq()]; ok && old != name(r) && name(r) != "-" && old != "-" {
 						rt.Fatalf("number %d was %s and is %s", r.GetSeq(), old, name(r))
 					}
-					if want := written[r.GetSeq()]; name(r) != want && !(want == "frame" && name(r) == "-") {
+					if want := written[r.GetSeq()]; name(r) != want && (want != "frame" || name(r) != "-") {
 						rt.Fatalf("number %d holds %s, written was %s", r.GetSeq(), name(r), want)
 					}
 					sent[r.GetSeq()] = name(r)
@@ -279,7 +280,7 @@ func TestSpoolProperty(t *testing.T) {
 					}
 					kill(s)
 					if n > 0 && last.seg == active && sent[synced] == "" && rapid.Bool().Draw(rt, "torn") {
-						cut := rapid.Int64Range(1, int64(last.size)).Draw(rt, "cut")
+						cut := rapid.Int64Range(1, last.size).Draw(rt, "cut")
 						if err := os.Truncate(path, max(size-cut, 0)); err != nil {
 							rt.Fatal(err)
 						}

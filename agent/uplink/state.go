@@ -95,7 +95,7 @@ func (s *State) Identity() (Identity, bool) {
 
 // SaveIdentity stores the identity, readable by the agent's user only.
 func (s *State) SaveIdentity(id Identity) error {
-	b, err := json.Marshal(id)
+	b, err := json.Marshal(id) //nolint:gosec // into a file that only the agent's user may read
 	if err != nil {
 		return err
 	}

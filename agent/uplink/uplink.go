@@ -137,7 +137,7 @@ func (u *Uplink) Run(ctx context.Context) error {
 		if u.sessions.Load() > before {
 			pause = u.cfg.MinBackoff
 		}
-		wait := pause/2 + rand.N(pause)
+		wait := pause/2 + rand.N(pause/2+1)
 		u.log.Warn("connection to the service ended", "error", plain(err), "retry_ms", wait.Milliseconds())
 		select {
 		case <-ctx.Done():

@@ -40,22 +40,22 @@ func runAgent(ctx context.Context, cfg Config, role, node, version string, log *
 	if err != nil {
 		return err
 	}
-	defer state.Close()
+	defer func() { _ = state.Close() }()
 	spool, err := uplink.OpenSpool(state.Path("spool"), cfg.Spool.MaxBytes, time.Now())
 	if err != nil {
 		return err
 	}
-	defer spool.Close()
+	defer func() { _ = spool.Close() }()
 	dict, err := collect.OpenDictionary(state.Path("series.jsonl"))
 	if err != nil {
 		return err
 	}
-	defer dict.Close()
+	defer func() { _ = dict.Close() }()
 	journal, err := act.OpenJournal(state.Path("act.log"))
 	if err != nil {
 		return err
 	}
-	defer journal.Close()
+	defer func() { _ = journal.Close() }()
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -72,7 +72,7 @@ func runAgent(ctx context.Context, cfg Config, role, node, version string, log *
 	limits := act.Limits{MaxReplicas: cfg.Limits.MaxReplicas, MaxReplicasPerWorkload: cfg.Limits.MaxReplicasPerWorkload,
 		MaxActionsPerMinute: cfg.Limits.MaxActionsPerMinute, Freeze: cfg.Limits.Freeze}
 	a.actor = act.New(act.Config{Mode: cfg.Mode, Limits: limits}, journal, parts.actuator,
-		act.Env{NowMS: a.clock.NowMS, Observed: a.collect.Observed}, log)
+		act.Env{NowMS: a.clock.NowMS, Observed: a.collect.Observed, TransitMS: a.clock.TransitMS}, log)
 	spool.OnLost(a.lost)
 
 	stream := "controller"
@@ -86,7 +86,7 @@ func runAgent(ctx context.Context, cfg Config, role, node, version string, log *
 	if err != nil {
 		return err
 	}
-	stopHTTP, err := serveHealth(cfg.MetricsAddress, a, up, log)
+	stopHTTP, err := serveHealth(ctx, cfg.MetricsAddress, a, up, log)
 	if err != nil {
 		return err
 	}

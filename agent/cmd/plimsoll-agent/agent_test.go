@@ -237,7 +237,7 @@ func TestAgentStopsCleanlyOnSIGTERM(t *testing.T) {
 		}
 		b, _ := io.ReadAll(res.Body)
 		res.Body.Close()
-		if res.StatusCode != 200 || !strings.Contains(string(b), want) {
+		if res.StatusCode != http.StatusOK || !strings.Contains(string(b), want) {
 			t.Errorf("%s: %s %s", path, res.Status, b[:min(len(b), 300)])
 		}
 	}

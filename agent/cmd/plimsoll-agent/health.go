@@ -17,11 +17,11 @@ import (
 )
 
 // serveHealth answers /healthz, /readyz and /metrics until the returned function is called. An empty address serves nothing.
-func serveHealth(address string, a *agent, up *uplink.Uplink, log *slog.Logger) (func(), error) {
+func serveHealth(ctx context.Context, address string, a *agent, up *uplink.Uplink, log *slog.Logger) (func(), error) {
 	if address == "" {
 		return func() {}, nil
 	}
-	listener, err := net.Listen("tcp", address)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("metricsAddress: %w", err)
 	}
@@ -31,7 +31,7 @@ func serveHealth(address string, a *agent, up *uplink.Uplink, log *slog.Logger) 
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		// Ready means that the cluster is read; a service that is away is no reason to restart the agent.
-		if a.collect.Counters().Polls == 0 {
+		if a.collect.Counters().Reads == 0 {
 			http.Error(w, "the cluster was not read yet", http.StatusServiceUnavailable)
 			return
 		}
