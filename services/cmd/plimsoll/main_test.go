@@ -24,7 +24,7 @@ func TestCommandLine(t *testing.T) {
 		"migrate without an owner":      {[]string{"migrate", "up"}, 2, "set PLIMSOLL_MIGRATE_DATABASE_URL"},
 		"dev with an impossible speed":  {[]string{"dev", "-speed", "0.5"}, 2, "-speed must be 1 to 600"},
 		"dev with an impossible past":   {[]string{"dev", "-days", "99"}, 2, "-days must be 0 to 30"},
-		"dev with a trace that is away": {[]string{"dev", "-trace", "no/such.csv"}, 2, "the trace no/such.csv cannot be read"},
+		"dev with a trace that is away": {[]string{"dev", "-trace", "no/such.csv"}, 2, "trace: open no/such.csv"},
 		"a tenant without an owner":     {[]string{"tenant", "ACME"}, 2, "name the tenant and the e-mail address"},
 	} {
 		t.Run(name, func(t *testing.T) {
