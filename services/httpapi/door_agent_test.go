@@ -406,7 +406,7 @@ func TestHTTP1FallsBackToPushAndWatch(t *testing.T) {
 func TestStrangersAreRefused(t *testing.T) {
 	t.Parallel()
 	q := openQuay(t)
-	otherTenant, _ := q.door.newTenant("Elsewhere", "owner@elsewhere.test")
+	otherTenant, _ := q.newTenant("Elsewhere", "owner@elsewhere.test")
 	foreignCluster := q.newCluster(otherTenant.ID)
 	old, _, err := q.keys.Issue(q.tenant.ID, q.cluster, time.Now().Add(-2*auth.TokenTTL))
 	if err != nil {
@@ -530,7 +530,7 @@ func TestEnrolmentGivesACredentialUntilItIsEnded(t *testing.T) {
 func TestDashboardsHearWhatHappensInTheirTenantOnly(t *testing.T) {
 	t.Parallel()
 	q := openQuay(t)
-	other, _ := q.door.newTenant("Elsewhere", "owner@elsewhere.test")
+	other, _ := q.newTenant("Elsewhere", "owner@elsewhere.test")
 	listen := func(key string) *bufio.Scanner {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

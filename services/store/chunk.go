@@ -225,7 +225,7 @@ func (e *entity) put(field string, values []float64, overwrite bool) (samples in
 	}
 	col := e.columns[i]
 	for j, v := range values {
-		if v != v { //nolint:gocritic // NaN
+		if v != v {
 			continue
 		}
 		at := e.at + j

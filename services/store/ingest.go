@@ -150,7 +150,7 @@ UPDATE cluster SET agent_version = $3, kubernetes_version = $4, capabilities = $
   skew_ms = $9, last_seen_at = $10, applied_generation = greatest(applied_generation, $11)
 WHERE tenant_id = $1 AND id = $2 RETURNING mode, frozen`,
 			tx.Tenant, s.Cluster, h.GetAgentVersion(), h.GetKubernetesVersion(), nonNil(h.GetCapabilities()), limits, s.Replayed, s.speed,
-			skew, tx.Now, int64(min(h.GetAppliedGeneration(), math.MaxInt64))). //nolint:gosec // bounded
+			skew, tx.Now, int64(min(h.GetAppliedGeneration(), math.MaxInt64))).
 			Query(func(rows pgx.Rows) error { return s.readMode(rows, &found) })
 	} else {
 		b.Queue(`SELECT mode, frozen FROM cluster WHERE tenant_id = $1 AND id = $2`, tx.Tenant, s.Cluster).

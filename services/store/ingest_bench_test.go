@@ -69,7 +69,7 @@ func openBench(t *testing.T) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // for the database's account
+	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	server, err := devdb.Start(ctx, devdb.Config{Dir: filepath.Join(dir, "pg"), Durable: true})
@@ -213,7 +213,7 @@ func (b *bench) compare(t *testing.T, gpus, ticks int) {
 				return nil, nil
 			}
 			gpu, tick := n/ticks, n%ticks
-			row[0], row[1] = rowsAt.Add(time.Duration(int64(tick)*step)*time.Millisecond), int32(gpu) //nolint:gosec // small
+			row[0], row[1] = rowsAt.Add(time.Duration(int64(tick)*step)*time.Millisecond), int32(gpu)
 			for k := range benchFields {
 				row[2+k] = f.Values[gpu*benchFields+k][tick]
 			}
@@ -275,9 +275,9 @@ func binaryRows(f frame.Frame, gpus, ticks int, step int64) []byte {
 		for tick := range ticks {
 			out = binary.BigEndian.AppendUint16(out, 2+benchFields)
 			out = binary.BigEndian.AppendUint32(out, 8)
-			out = binary.BigEndian.AppendUint64(out, uint64(day.Sub(epoch).Microseconds()+int64(tick)*step*1000)) //nolint:gosec // after 2000
+			out = binary.BigEndian.AppendUint64(out, uint64(day.Sub(epoch).Microseconds()+int64(tick)*step*1000))
 			out = binary.BigEndian.AppendUint32(out, 4)
-			out = binary.BigEndian.AppendUint32(out, uint32(gpu)) //nolint:gosec // small
+			out = binary.BigEndian.AppendUint32(out, uint32(gpu))
 			for k := range benchFields {
 				out = binary.BigEndian.AppendUint32(out, 8)
 				out = binary.BigEndian.AppendUint64(out, math.Float64bits(f.Values[gpu*benchFields+k][tick]))
@@ -303,7 +303,7 @@ func telemetry(t *testing.T, gpus, ticks, n int) (pack func(frame.Frame) []byte,
 					v = min(s.top, max(0, v+rng.NormFloat64()*s.sigma))
 					col[i] = math.Round(v*math.Pow(10, s.places)) / math.Pow(10, s.places)
 				}
-				f.Series, f.Values = append(f.Series, uint32(g*benchFields+k+1)), append(f.Values, col) //nolint:gosec // small
+				f.Series, f.Values = append(f.Series, uint32(g*benchFields+k+1)), append(f.Values, col)
 			}
 		}
 		for i := range f.Ticks {
@@ -333,7 +333,7 @@ func (b *bench) history(t *testing.T) {
 	gpus := []string{"gpu_util", "sm_active", "tensor_active", "dram_active", "power", "temperature", "memory_used", "sm_clock"}
 	var defs []*agentv1.SeriesDef
 	add := func(kind, entity, field string) {
-		defs = append(defs, &agentv1.SeriesDef{Id: uint32(len(defs) + 1), Kind: kind, Entity: entity, Field: field}) //nolint:gosec // small
+		defs = append(defs, &agentv1.SeriesDef{Id: uint32(len(defs) + 1), Kind: kind, Entity: entity, Field: field})
 	}
 	for w := range 6 {
 		for _, field := range workloads {

@@ -82,11 +82,11 @@ func TestAcknowledgedIsStoredOnceUnderKilledConnections(t *testing.T) {
 				mu.Lock()
 				for _, o := range out {
 					answers[o.Result]++
-					switch {
-					case o.Code == agentv1.RejectCode_REJECT_CODE_UNSPECIFIED:
+					switch o.Code {
+					case agentv1.RejectCode_REJECT_CODE_UNSPECIFIED:
 						acked[o.Seq] = true
 						next = max(next, o.Seq+1)
-					case o.Code == agentv1.RejectCode_REJECT_CODE_GAP:
+					case agentv1.RejectCode_REJECT_CODE_GAP:
 						next = o.Expected
 					default:
 						t.Errorf("%+v", o)

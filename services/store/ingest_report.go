@@ -397,7 +397,7 @@ func (s *Source) prepareResults(p *prepared, list *agentv1.ActionResults) error 
 		}
 		results = append(results, ActionResult{
 			Decision: fleet.DecisionID(r.GetActionId()), Outcome: r.GetOutcome(), Before: int(r.GetBefore()), After: int(r.GetAfter()),
-			Generation: int64(min(r.GetGeneration(), math.MaxInt64)), Code: cut(r.GetErrorCode(), 64), Detail: cut(r.GetError(), maxMessage), At: at, //nolint:gosec // bounded
+			Generation: int64(min(r.GetGeneration(), math.MaxInt64)), Code: cut(r.GetErrorCode(), 64), Detail: cut(r.GetError(), maxMessage), At: at,
 		})
 	}
 	p.after = func(ctx context.Context, tx *Tx) error {

@@ -61,7 +61,7 @@ func (db *DB) Listen(ctx context.Context, resync func(), event func(Event), lost
 		listening := false
 		err := db.listenOnce(ctx, func() { listening = true; resync() }, event)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // told to end: that the connection went down with it is no news
 		}
 		lost(err)
 		if listening {

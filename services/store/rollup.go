@@ -166,7 +166,7 @@ func minute(workload fleet.WorkloadID, at time.Time, columns *[rollupWidth][]flo
 		}
 		sum, n, top := 0.0, 0, math.Inf(-1)
 		for _, v := range columns[c][from:to] {
-			if v == v { //nolint:gocritic // not NaN
+			if v == v {
 				sum, n, top = sum+v, n+1, max(top, v)
 			}
 		}

@@ -103,7 +103,7 @@ func openYard(t *testing.T, ctx context.Context, binary string) *yard {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // for the database's account
+	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	y := &yard{dir: dir, binary: binary, port: freePort(t), address: "127.0.0.1:" + strconv.Itoa(freePort(t))}
@@ -238,7 +238,7 @@ func (y *yard) judge(t *testing.T, ctx context.Context, acked uint64, kills map[
 WITH rows AS (SELECT seq FROM cluster_event WHERE cluster_id = $1 UNION ALL SELECT seq FROM observation WHERE cluster_id = $1
   UNION ALL SELECT seq FROM telemetry_frame WHERE cluster_id = $1), counts AS (SELECT seq, count(*) AS n FROM rows GROUP BY seq)
 SELECT (SELECT count(*) FROM counts), (SELECT count(*) FROM generate_series(1, $2) s WHERE NOT EXISTS (SELECT FROM counts c WHERE c.seq = s)),
-  (SELECT count(*) FROM counts WHERE n > 1)`, string(a.cluster), int64(a.acked)).Scan(addTo(&stored), addTo(&lost), addTo(&twice)) //nolint:gosec // small
+  (SELECT count(*) FROM counts WHERE n > 1)`, string(a.cluster), int64(a.acked)).Scan(addTo(&stored), addTo(&lost), addTo(&twice))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -249,7 +249,7 @@ SELECT (SELECT count(*) FROM counts), (SELECT count(*) FROM generate_series(1, $
 	}
 	fmt.Printf("killed with SIGKILL: service %d times, an agent %d times, database %d times\n", kills["service"], kills["agent"], kills["database"])
 	fmt.Printf("acknowledged %d, stored %d, lost %d, twice %d, acknowledged and then unknown to the service %d\n", acked, stored, lost, twice, forgotten)
-	if lost != 0 || twice != 0 || forgotten != 0 || stored < int64(acked) { //nolint:gosec // small
+	if lost != 0 || twice != 0 || forgotten != 0 || stored < int64(acked) {
 		t.Error("reports were lost or stored twice")
 	}
 	if acked < 500 || kills["service"] == 0 || kills["agent"] == 0 || kills["database"] == 0 {
@@ -281,7 +281,7 @@ type process struct {
 
 func startProcess(t *testing.T, env []string, name string, args ...string) *process {
 	t.Helper()
-	p := &process{cmd: exec.Command(name, args...)} //nolint:gosec // our own binaries
+	p := &process{cmd: exec.Command(name, args...)}
 	p.cmd.Env, p.cmd.Stderr = env, os.Stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it dies with the thread that TestFaults holds
 	var err error
@@ -502,7 +502,7 @@ var faultDay = time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC)
 
 // faultReport is report number seq: an event, an observation or a frame.
 func faultReport(seq uint64) *agentv1.Report {
-	at := faultDay.Add(time.Duration(seq) * time.Second).UnixMilli() //nolint:gosec // small
+	at := faultDay.Add(time.Duration(seq) * time.Second).UnixMilli()
 	r := &agentv1.Report{Seq: seq, AtMs: at}
 	switch seq % 3 {
 	case 0:

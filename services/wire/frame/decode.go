@@ -71,7 +71,8 @@ func (d *Decoder) Decode(payload []byte, limits Limits) (Frame, error) {
 	if uint64(len(body)) != size {
 		return Frame{}, malformed("its body has %d bytes and not %d", len(body), size)
 	}
-	d.make(int(ticks), int(series))
+	perSeries := int(ticks)        //nolint:gosec // within the limits
+	d.make(perSeries, int(series)) //nolint:gosec // within the limits
 	b := reader{b: body}
 	if err := b.readTicks(d.ticks); err != nil {
 		return Frame{}, err
@@ -79,7 +80,7 @@ func (d *Decoder) Decode(payload []byte, limits Limits) (Frame, error) {
 	if err := b.readSeries(d.series); err != nil {
 		return Frame{}, err
 	}
-	if err := b.readColumns(d.cols, int(ticks)); err != nil {
+	if err := b.readColumns(d.cols, perSeries); err != nil {
 		return Frame{}, err
 	}
 	return Frame{Ticks: d.ticks, Series: d.series, Values: d.cols}, nil

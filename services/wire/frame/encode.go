@@ -19,11 +19,11 @@ var encoders = sync.Pool{New: func() any {
 
 // encoder keeps buffers between frames.
 type encoder struct {
-	z                           *zstd.Encoder
-	body, bitmaps, ints, planes []byte
-	modes                       []byte
-	xors                        []uint64
-	scaled                      []int64
+	z                   *zstd.Encoder
+	body, bitmaps, ints []byte
+	modes               []byte
+	xors                []uint64
+	scaled              []int64
 }
 
 // Encode packs f without loss. The same frame gives the same bytes. It refuses what Decode with these limits would refuse.
@@ -101,7 +101,7 @@ func (e *encoder) column(col []float64) error {
 		if math.IsInf(v, 0) {
 			return malformed("an infinity is not a value")
 		}
-		if v == v { //nolint:gocritic // not NaN
+		if v == v {
 			present++
 		}
 	}
@@ -114,22 +114,23 @@ func (e *encoder) column(col []float64) error {
 		return nil
 	}
 	scale, same, ok := e.scale(col)
+	places := byte(scale) //nolint:gosec // at most maxScale
 	switch {
 	case !ok:
 		e.modes = append(e.modes, mode|floats)
 		before := uint64(0)
 		for _, v := range col {
-			if v == v { //nolint:gocritic // not NaN
+			if v == v {
 				b := math.Float64bits(v)
 				e.xors = append(e.xors, b^before)
 				before = b
 			}
 		}
 	case same:
-		e.modes = append(e.modes, mode|constant|byte(scale))
+		e.modes = append(e.modes, mode|constant|places)
 		e.ints = binary.AppendVarint(e.ints, e.scaled[0])
 	default:
-		e.modes = append(e.modes, mode|byte(scale))
+		e.modes = append(e.modes, mode|places)
 		before := int64(0)
 		for _, n := range e.scaled {
 			e.ints = binary.AppendVarint(e.ints, n-before)
@@ -145,7 +146,7 @@ func (e *encoder) scale(col []float64) (scale int, same, ok bool) {
 	e.scaled = e.scaled[:0]
 	for i := 0; i < len(col); {
 		v := col[i]
-		if v != v { //nolint:gocritic // NaN
+		if v != v {
 			i++
 			continue
 		}
@@ -186,7 +187,7 @@ func appendBitmap(b []byte, col []float64) []byte {
 	for from := 0; from < len(col); from += 8 {
 		bits := byte(0)
 		for i, v := range col[from:min(from+8, len(col))] {
-			if v == v { //nolint:gocritic // not NaN
+			if v == v {
 				bits |= 1 << i
 			}
 		}
@@ -199,7 +200,7 @@ func appendPlanes(b []byte, xors []uint64) []byte {
 	for plane := range 8 {
 		shift := 8 * plane
 		for _, x := range xors {
-			b = append(b, byte(x>>shift))
+			b = append(b, byte(x>>shift)) //nolint:gosec // one byte of it is meant
 		}
 	}
 	return b

@@ -53,15 +53,16 @@ func (l Limits) withDefaults() Limits {
 
 // check compares counts that nothing was allocated for yet.
 func (l Limits) check(ticks, series uint64) error {
+	maxTicks, maxSeries, maxBytes := uint64(l.MaxTicks), uint64(l.MaxSeries), uint64(l.MaxBytes) //nolint:gosec // positive by withDefaults
 	switch {
 	case ticks == 0 || series == 0:
 		return malformed("a frame needs at least one tick and one series")
-	case ticks > uint64(l.MaxTicks):
-		return fmt.Errorf("%w: %d ticks, at most %d", ErrTooLarge, ticks, l.MaxTicks)
-	case series > uint64(l.MaxSeries):
-		return fmt.Errorf("%w: %d series, at most %d", ErrTooLarge, series, l.MaxSeries)
-	case ticks > math.MaxUint32 || series > math.MaxUint32 || 8*(ticks*series+ticks+series) > uint64(l.MaxBytes):
-		return fmt.Errorf("%w: %d ticks of %d series, at most %d bytes", ErrTooLarge, ticks, series, l.MaxBytes)
+	case ticks > maxTicks:
+		return fmt.Errorf("%w: %d ticks, at most %d", ErrTooLarge, ticks, maxTicks)
+	case series > maxSeries:
+		return fmt.Errorf("%w: %d series, at most %d", ErrTooLarge, series, maxSeries)
+	case series+1 > (maxBytes/8+1)/(ticks+1): // ticks x series + ticks + series, without a product that could wrap
+		return fmt.Errorf("%w: %d ticks of %d series, at most %d bytes", ErrTooLarge, ticks, series, maxBytes)
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func roundTrip(t fataler, f frame.Frame) {
 	}
 	for s := range f.Values {
 		for i, v := range f.Values[s] {
-			if v == v && math.Float64bits(v) != math.Float64bits(got.Values[s][i]) { //nolint:gocritic // not NaN
+			if v == v && math.Float64bits(v) != math.Float64bits(got.Values[s][i]) {
 				t.Fatalf("series %d tick %d: %x became %x", s, i, math.Float64bits(v), math.Float64bits(got.Values[s][i]))
 			}
 		}
