@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -69,8 +70,8 @@ func (s *State) InstallID() string { return s.id }
 func (s *State) installID() (string, error) {
 	path := s.Path("install_id")
 	b, err := os.ReadFile(path)
-	if err == nil && len(b) == 32 {
-		return string(b), nil
+	if id := strings.TrimSpace(string(b)); err == nil && len(id) >= 16 && len(id) <= 64 {
+		return id, nil // made here earlier, or given by the installation
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", fmt.Errorf("read install id: %w", err)

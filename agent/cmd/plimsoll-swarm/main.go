@@ -29,8 +29,9 @@ func main() {
 	tick := flag.Duration("tick", 15*time.Second, "time between crossings of one agent")
 	flag.Parse()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(min(*seconds, 600)+180)*time.Second)
-	defer cancel()
-	if err := run(ctx, *endpoint, *tokens, time.Duration(*seconds)*time.Second, *tick); err != nil {
+	err := run(ctx, *endpoint, *tokens, time.Duration(*seconds)*time.Second, *tick)
+	cancel()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "plimsoll-swarm:", err)
 		os.Exit(1)
 	}
@@ -50,7 +51,7 @@ func run(ctx context.Context, endpoint, tokenFile string, measure, tick time.Dur
 	if err != nil || (u.Hostname() != "127.0.0.1" && u.Hostname() != "localhost") {
 		return fmt.Errorf("the endpoint must be on loopback")
 	}
-	data, err := os.ReadFile(tokenFile) //nolint:gosec // the caller's own file
+	data, err := os.ReadFile(tokenFile)
 	if err != nil {
 		return err
 	}
@@ -58,7 +59,7 @@ func run(ctx context.Context, endpoint, tokenFile string, measure, tick time.Dur
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var agents []*agent
