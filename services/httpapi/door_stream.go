@@ -211,7 +211,7 @@ func (c *conversation) take(ctx context.Context, m incoming, in <-chan incoming)
 		case m.code != agentv1.RejectCode_REJECT_CODE_UNSPECIFIED:
 			return false, c.refuse(ctx, m)
 		case m.err != nil:
-			return true, nil // the agent ended it, or its network did: it comes back
+			return true, nil //nolint:nilerr // the agent ended it, or its network did: it comes back
 		default:
 			return false, nil
 		}
