@@ -50,6 +50,9 @@ func (s *Server) listAlerts(ctx context.Context, p auth.Principal, in *struct {
 		if err := decodeCursor(in.Cursor, &after); err != nil {
 			return nil, err
 		}
+		if err := cursorID(after.ID); err != nil {
+			return nil, err
+		}
 	}
 	err := s.deps.DB.Tenant(ctx, p.Tenant, func(tx *store.Tx) error {
 		list, err := store.Alerts(ctx, tx, store.AlertFilter{OnlyOpen: in.Open, Kind: in.Kind, After: after, Limit: in.Limit + 1})

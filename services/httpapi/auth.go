@@ -3,11 +3,11 @@ package httpapi
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-chi/httprate"
 
 	"plimsoll.dev/services/auth"
 	"plimsoll.dev/services/fleet"
@@ -170,7 +170,7 @@ func (s *Server) checkLogin(ctx context.Context, in *loginInput) (user store.Use
 	if !right || user.Disabled {
 		return user, nil, fleet.Errorf(fleet.CodeUnauthorized, "e-mail address or password is wrong")
 	}
-	s.session.sources.forgive(in.address, now)
+	s.session.sources.forgive(httprate.CanonicalizeIP(in.address), now)
 	s.session.logins.forgive(person, now)
 	if len(tenants) == 0 {
 		return user, nil, fleet.Errorf(fleet.CodeForbidden, "this account belongs to no tenant")
@@ -180,14 +180,14 @@ func (s *Server) checkLogin(ctx context.Context, in *loginInput) (user store.Use
 
 // throttled counts an attempt to sign in and refuses it when there were too many failed ones.
 func (s *Server) throttled(address, person string, now time.Time) error {
-	wait, ok := s.session.sources.enter(address, now)
+	wait, ok := s.session.sources.enter(httprate.CanonicalizeIP(address), now)
 	if ok {
 		if wait, ok = s.session.logins.enter(person, now); ok {
 			return nil
 		}
 	}
 	return huma.ErrorWithHeaders(huma.Error429TooManyRequests("too many failed attempts; try again later"),
-		http.Header{"Retry-After": {strconv.Itoa(int(wait.Seconds()) + 1)}})
+		http.Header{"Retry-After": {retryAfter(wait)}})
 }
 
 func (s *Server) logout(ctx context.Context, p auth.Principal, _ *struct{}) (*logoutOutput, error) {
@@ -233,7 +233,7 @@ func (s *Server) changePassword(ctx context.Context, p auth.Principal, in *passw
 	if !right {
 		return nil, &fleet.Error{Code: fleet.CodeInvalid, Field: "body.current", Message: "this is not the current password"}
 	}
-	s.session.sources.forgive(in.address, now)
+	s.session.sources.forgive(httprate.CanonicalizeIP(in.address), now)
 	s.session.logins.forgive(person, now)
 	if user.PasswordHash, err = s.session.hasher.Hash(hashing, in.Body.Password); err != nil {
 		return nil, err

@@ -108,6 +108,9 @@ func (s *Server) listDecisions(ctx context.Context, p auth.Principal, in *struct
 		if err := decodeCursor(in.Cursor, &c); err != nil {
 			return nil, err
 		}
+		if err := cursorID(string(c.ID)); err != nil {
+			return nil, err
+		}
 		f.AfterAt, f.AfterID = c.At, c.ID
 	}
 	out := &decisionList{}

@@ -35,7 +35,7 @@ func (s *Server) mountAgentDoor() {
 	path, handler := agentv1connect.NewAgentServiceHandler(d,
 		connect.WithCompression("zstd", newZstdReader, newZstdWriter),
 		connect.WithReadMaxBytes(s.cfg.MaxReportBytes), connect.WithCompressMinBytes(1024))
-	s.router.Mount(path, withControl(handler))
+	s.router.Mount(path, s.guardCalls(withControl(handler)))
 }
 
 type zstdReader struct{ *zstd.Decoder }

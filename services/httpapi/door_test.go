@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -53,6 +54,7 @@ type doorOptions struct {
 	dashboard         fs.FS
 	queue             httpapi.Queue
 	publicURL         string
+	trustedProxies    []netip.Prefix
 }
 
 func openDoor(t *testing.T, opt doorOptions) *door {
@@ -75,7 +77,7 @@ func openDoor(t *testing.T, opt doorOptions) *door {
 	if d.keys, err = auth.NewKeyring(ctx, httpapi.SigningKeys(d.db), d.sealer); err != nil {
 		t.Fatal(err)
 	}
-	server := httpapi.New(httpapi.Config{Version: "test", PublicURL: opt.publicURL, Dashboard: opt.dashboard, RequestsPerMinute: opt.requestsPerMinute}, httpapi.Deps{
+	server := httpapi.New(httpapi.Config{Version: "test", PublicURL: opt.publicURL, Dashboard: opt.dashboard, RequestsPerMinute: opt.requestsPerMinute, TrustedProxies: opt.trustedProxies}, httpapi.Deps{
 		DB: d.db, Keys: d.keys, Sealer: d.sealer, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Registry: prometheus.NewRegistry(), Demo: opt.demo, Queue: opt.queue,
 	})
 	listener := httptest.NewServer(server.Handler())

@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 
+	"github.com/google/uuid"
+
 	"plimsoll.dev/services/fleet"
 )
 
@@ -50,6 +52,13 @@ func decodeCursor(s string, v any) error {
 	if err == nil {
 		err = json.Unmarshal(b, v)
 	}
+	return badCursor(err)
+}
+
+// cursorID checks an id in a cursor: anybody can write one.
+func cursorID(id string) error { return badCursor(uuid.Validate(id)) }
+
+func badCursor(err error) error {
 	if err != nil {
 		return &fleet.Error{Code: fleet.CodeInvalid, Message: "this cursor is not one that a list gave", Field: "query.cursor", Err: err}
 	}

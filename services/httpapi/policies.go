@@ -132,7 +132,7 @@ func (s *Server) putPolicy(ctx context.Context, p auth.Principal, in *struct {
 		}
 		expect := w.PolicyVersion
 		if in.IfMatch != "" {
-			if expect, err = strconv.Atoi(strings.Trim(in.IfMatch, `"`)); err != nil {
+			if expect, err = strconv.Atoi(strings.Trim(strings.TrimPrefix(in.IfMatch, "W/"), `"`)); err != nil { // proxies that compress weaken ETags
 				return &fleet.Error{Code: fleet.CodeInvalid, Message: "If-Match must be an ETag of this policy", Field: "header.If-Match"}
 			}
 		}

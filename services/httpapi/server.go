@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -39,11 +40,14 @@ type Config struct {
 	SendDeadline time.Duration
 	// RequestsPerMinute bounds what one principal may ask of the REST API. Default 600.
 	RequestsPerMinute int
+	// TrustedProxies are the networks whose proxies say in X-Forwarded-For for whom they ask. Default none: the address of the
+	// connection counts, and behind a proxy all people share one.
+	TrustedProxies []netip.Prefix
 }
 
 // Queue puts work into the job queue in the caller's transaction. jobs implements it.
 type Queue interface {
-	// PlanSoon asks for a decision on the cluster; asking twice before it ran is asking once.
+	// PlanSoon asks for a decision on the cluster. Asking twice is harmless: the second decision is no news.
 	PlanSoon(ctx context.Context, tx *store.Tx, cluster fleet.ClusterID) error
 	// CompactSoon asks for roll-ups of the cluster's dirty blocks.
 	CompactSoon(ctx context.Context, tx *store.Tx, cluster fleet.ClusterID) error
@@ -100,7 +104,7 @@ func New(cfg Config, deps Deps) *Server {
 	s := &Server{cfg: cfg, deps: deps, router: chi.NewRouter(), metrics: newMetrics(deps.Registry), broker: newBroker(), prices: market.Catalogue()}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.session = newSessions(deps.DB, strings.HasPrefix(cfg.PublicURL, "https://"))
-	s.router.Use(middleware.RequestID, s.recoverer, s.metrics.observe, securityHeaders)
+	s.router.Use(s.clientAddress, middleware.RequestID, s.recoverer, s.metrics.observe, securityHeaders)
 	s.router.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, r, fleet.Errorf(fleet.CodeNotFound, "there is nothing at %s", r.URL.Path))
 	})

@@ -37,7 +37,9 @@ type sessions struct {
 	hasher  *auth.Hasher
 	logins  *throttle // failed attempts by address and e-mail
 	sources *throttle // failed attempts by address
-	secure  bool
+	// strangers counts requests with a credential that is not ours, by address.
+	strangers *throttle
+	secure    bool
 }
 
 func newSessions(db *store.DB, secure bool) *sessions {
@@ -47,6 +49,7 @@ func newSessions(db *store.DB, secure bool) *sessions {
 	return &sessions{
 		manager: m, secure: secure, hasher: auth.NewHasher(runtime.GOMAXPROCS(0)),
 		logins: newThrottle(10, 5*time.Minute), sources: newThrottle(100, 5*time.Minute),
+		strangers: newThrottle(strangersAMinute, time.Minute),
 	}
 }
 
@@ -106,11 +109,15 @@ func passwordStamp(u store.User) string {
 // wrong key is refused here; without any credential the request goes on as nobody.
 func (s *Server) identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.strange(w, r) {
+			return
+		}
 		p, err := s.principal(r)
 		if err != nil {
 			code, _, _ := explain(err)
 			switch code {
 			case fleet.CodeUnauthorized:
+				s.session.strangers.enter(sourceOf(r.RemoteAddr), time.Now())
 				w.Header().Set("WWW-Authenticate", `Bearer realm="plimsoll"`)
 			case fleet.CodeInternal:
 				s.deps.Log.Error("identify failed", "error", err)

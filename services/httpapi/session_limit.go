@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -24,7 +25,7 @@ func (s *Server) limit() func(http.Handler) http.Handler {
 			if p := who(r.Context()); p.Tenant != "" {
 				return string(p.Tenant) + "/" + p.Actor(), nil
 			}
-			return "address/" + addressOf(r.RemoteAddr), nil
+			return "address/" + sourceOf(r.RemoteAddr), nil
 		},
 		httprate.WithLimitHandler(func(w http.ResponseWriter, r *http.Request) {
 			writeProblem(w, r, fleet.Errorf(fleet.CodeRateLimited, "too many requests; at most %d a minute", perMinute))
@@ -47,15 +48,30 @@ func newThrottle(limit int, window time.Duration) *throttle {
 func (t *throttle) enter(key string, now time.Time) (wait time.Duration, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if wait, over := t.full(key, now); over {
+		return wait, false
+	}
+	_ = t.counter.Increment(key, now.Truncate(t.window))
+	return 0, true
+}
+
+// over says whether there were too many failures, without counting one.
+func (t *throttle) over(key string, now time.Time) (wait time.Duration, over bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.full(key, now)
+}
+
+// full is over under the lock.
+func (t *throttle) full(key string, now time.Time) (wait time.Duration, over bool) {
 	current := now.Truncate(t.window)
 	count, before, _ := t.counter.Get(key, current, current.Add(-t.window)) // the local counter never fails
 	left := t.window - now.Sub(current)
-	if float64(before)*float64(left)/float64(t.window)+float64(count) >= float64(t.limit) {
-		return left, false
-	}
-	_ = t.counter.Increment(key, current)
-	return 0, true
+	return left, float64(before)*float64(left)/float64(t.window)+float64(count) >= float64(t.limit)
 }
+
+// retryAfter is the header of that name, in whole seconds.
+func retryAfter(wait time.Duration) string { return strconv.Itoa(int(wait.Seconds()) + 1) }
 
 // forgive takes back the attempt of a success.
 func (t *throttle) forgive(key string, now time.Time) {

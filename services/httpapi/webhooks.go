@@ -211,6 +211,9 @@ func (s *Server) listDeliveries(ctx context.Context, p auth.Principal, in *struc
 		if err := decodeCursor(in.Cursor, &after); err != nil {
 			return nil, err
 		}
+		if err := cursorID(after.ID); err != nil {
+			return nil, err
+		}
 	}
 	err := s.deps.DB.Tenant(ctx, p.Tenant, func(tx *store.Tx) error {
 		list, err := store.Deliveries(ctx, tx, in.ID, after, in.Limit+1)

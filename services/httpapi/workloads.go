@@ -113,6 +113,9 @@ func (s *Server) listWorkloads(ctx context.Context, p auth.Principal, in *struct
 		if err := decodeCursor(in.Cursor, &c); err != nil {
 			return nil, err
 		}
+		if err := cursorID(string(c.ID)); err != nil {
+			return nil, err
+		}
 		f.AfterKey, f.AfterID = c.Key, c.ID
 	}
 	out := &workloadList{}
@@ -186,7 +189,7 @@ func (s *Server) showWorkloads(ctx context.Context, tx *store.Tx, rows []store.W
 	}
 	out := make([]Workload, 0, len(rows))
 	for _, r := range rows {
-		w := showWorkload(r, observed[r.Cluster][r.Key])
+		w := s.showWorkload(r, observed[r.Cluster][r.Key])
 		if host, ok := hosts[r.ID]; ok {
 			if one := s.prices.ReplicaOn(host.Offering, host.Machine, r.CPUMilli, r.MemMiB, r.GPUMilli); one != nil {
 				w.CostHour = moneyOrNil(ptr(one.MulDiv(int64(w.Replicas), 1)), s.prices.Currency())
@@ -199,14 +202,14 @@ func (s *Server) showWorkloads(ctx context.Context, tx *store.Tx, rows []store.W
 
 func ptr[T any](v T) *T { return &v }
 
-func showWorkload(r store.WorkloadRow, o *agentv1.WorkloadObservation) Workload {
+func (s *Server) showWorkload(r store.WorkloadRow, o *agentv1.WorkloadObservation) Workload {
 	w := Workload{ID: r.ID, ClusterID: r.Cluster, ClusterName: r.ClusterName, Key: r.Key, Namespace: r.Namespace, Kind: r.Kind, Name: r.Name,
 		Team: r.Team, Class: r.Class, Labels: r.Labels, CPUMilli: r.CPUMilli, MemMiB: r.MemMiB, GPUMilli: r.GPUMilli, Replicas: r.Replicas,
 		Scalable: r.Scalable, Preflight: r.Preflight, PolicyVersion: r.PolicyVersion, Signals: map[string]SignalNow{}, Writers: []Writer{},
 		DataAt: r.DataAt, GoneAt: r.GoneAt}
 	maxAge := 45 * time.Second
 	if r.PolicyVersion > 0 {
-		policy, _ := optimizer.ParsePolicy([]byte(r.PolicyDoc))
+		policy, _ := s.deps.DB.ParsePolicy(r.PolicyDoc)
 		mode := fleet.Stricter(r.ClusterMode, policy.Mode)
 		w.Mode, w.Min, w.Max = &mode, &policy.Min, &policy.Max
 		maxAge = time.Duration(policy.MaxSignalAgeSeconds) * time.Second
@@ -268,7 +271,7 @@ func (s *Server) getTimeline(ctx context.Context, p auth.Principal, in *struct {
 			return err
 		}
 		rows, err := store.Decisions(ctx, tx, store.DecisionFilter{Workload: in.ID, From: from, To: to, Limit: 500,
-			Outcomes: []string{string(optimizer.OutcomeUp), string(optimizer.OutcomeDown)}})
+			Outcomes: []string{string(optimizer.OutcomeUp), string(optimizer.OutcomeDown)}, Capped: true})
 		if err != nil {
 			return err
 		}

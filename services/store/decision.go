@@ -47,6 +47,7 @@ type DecisionFilter struct {
 	Workload fleet.WorkloadID
 	States   []string
 	Outcomes []string
+	Capped   bool      // besides Outcomes, holds at the policy's max
 	From, To time.Time // [From, To)
 	// After the row with this time and id, in the list's order (newest first).
 	AfterAt time.Time
@@ -63,11 +64,11 @@ WHERE d.tenant_id = @tenant
   AND (@cluster = '' OR d.cluster_id = nullif(@cluster, '')::uuid)
   AND (@workload = '' OR d.workload_id = nullif(@workload, '')::uuid)
   AND (cardinality(@states::text[]) = 0 OR d.state = ANY (@states))
-  AND (cardinality(@outcomes::text[]) = 0 OR d.outcome = ANY (@outcomes))
+  AND (cardinality(@outcomes::text[]) = 0 OR d.outcome = ANY (@outcomes) OR (@capped AND d.outcome = 'hold' AND d.binding = 'max_replicas'))
   AND (@from::timestamptz IS NULL OR d.at >= @from) AND (@to::timestamptz IS NULL OR d.at < @to)
   AND (@after_at::timestamptz IS NULL OR d.at < @after_at OR (d.at = @after_at AND d.id > nullif(@after_id, '')::uuid))
 ORDER BY d.at DESC, d.id LIMIT @limit`, pgx.NamedArgs{
-		"tenant": tx.Tenant, "cluster": string(f.Cluster), "workload": string(f.Workload), "states": orEmpty(f.States), "outcomes": orEmpty(f.Outcomes),
+		"tenant": tx.Tenant, "cluster": string(f.Cluster), "workload": string(f.Workload), "states": orEmpty(f.States), "outcomes": orEmpty(f.Outcomes), "capped": f.Capped,
 		"from": orNull(f.From), "to": orNull(f.To), "after_at": orNull(f.AfterAt), "after_id": string(f.AfterID), "limit": f.Limit,
 	})
 	if err != nil {

@@ -19,7 +19,9 @@ type config struct {
 	secretKey   []byte // PLIMSOLL_SECRET_KEY: 32 bytes in base64; seals keys and webhook secrets at rest
 	// PLIMSOLL_WEBHOOK_ALLOW: comma-separated CIDRs of private networks that webhooks may reach. Default none.
 	webhookAllow []netip.Prefix
-	log          *slog.Logger // PLIMSOLL_LOG_LEVEL: debug, info (default), warn, error
+	// PLIMSOLL_TRUSTED_PROXIES: comma-separated CIDRs of the proxies whose X-Forwarded-For is believed. Default none.
+	trustedProxies []netip.Prefix
+	log            *slog.Logger // PLIMSOLL_LOG_LEVEL: debug, info (default), warn, error
 }
 
 func configFromEnv() (config, error) {
@@ -36,18 +38,29 @@ func configFromEnv() (config, error) {
 		return c, fleet.Errorf(fleet.CodeInvalid, "set PLIMSOLL_SECRET_KEY to 32 random bytes in base64: openssl rand -base64 32")
 	}
 	c.secretKey = key
-	for text := range strings.SplitSeq(os.Getenv("PLIMSOLL_WEBHOOK_ALLOW"), ",") {
+	if c.webhookAllow, err = networks("PLIMSOLL_WEBHOOK_ALLOW"); err != nil {
+		return c, err
+	}
+	if c.trustedProxies, err = networks("PLIMSOLL_TRUSTED_PROXIES"); err != nil {
+		return c, err
+	}
+	c.log, err = newLog(os.Getenv("PLIMSOLL_LOG_LEVEL"))
+	return c, err
+}
+
+// networks reads comma-separated CIDRs from the environment.
+func networks(variable string) (out []netip.Prefix, err error) {
+	for text := range strings.SplitSeq(os.Getenv(variable), ",") {
 		if text = strings.TrimSpace(text); text == "" {
 			continue
 		}
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
-			return c, fleet.Errorf(fleet.CodeInvalid, "PLIMSOLL_WEBHOOK_ALLOW: %q is not a network such as 10.0.0.0/8", text)
+			return nil, fleet.Errorf(fleet.CodeInvalid, "%s: %q is not a network such as 10.0.0.0/8", variable, text)
 		}
-		c.webhookAllow = append(c.webhookAllow, prefix)
+		out = append(out, prefix)
 	}
-	c.log, err = newLog(os.Getenv("PLIMSOLL_LOG_LEVEL"))
-	return c, err
+	return out, nil
 }
 
 func newLog(level string) (*slog.Logger, error) {
