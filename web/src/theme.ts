@@ -13,10 +13,24 @@ const sea: MantineColorsTuple = [
   "#005a6f",
 ];
 
+/** Greys with a breath of blue, so that the dark page and Mantine's parts match. */
+const dark: MantineColorsTuple = [
+  "#dfe5e8",
+  "#b8c2c8",
+  "#97a3ab",
+  "#6b7780",
+  "#3a434a",
+  "#2d353a",
+  "#232a2f",
+  "#1b2024",
+  "#15191c",
+  "#0f1214",
+];
+
 export const theme = createTheme({
   primaryColor: "sea",
   primaryShade: { light: 8, dark: 6 },
-  colors: { sea },
+  colors: { sea, dark },
   autoContrast: true,
   defaultRadius: "md",
   fontFamily:

@@ -19,7 +19,7 @@ export function PlanText({ cluster }: { cluster: Cluster }) {
     );
   const behind = cluster.appliedGeneration < cluster.generation;
   return (
-    <Text size="sm" c={behind ? undefined : "dimmed"}>
+    <Text size="sm" c={behind ? "orange" : "dimmed"} style={{ whiteSpace: "nowrap" }}>
       {behind
         ? t("clusters.planBehind", {
             applied: f.integer(cluster.appliedGeneration),
@@ -48,7 +48,7 @@ export function ClusterTable({
       render: (c) => (
         <div>
           <Group gap={8} wrap="nowrap">
-            <Link to="/clusters/$id" params={{ id: c.id }} className="cell-link">
+            <Link to="/clusters/$id" params={{ id: c.id }} className="cell-link" style={{ whiteSpace: "nowrap" }}>
               {c.name}
             </Link>
             {c.frozen && <FrozenBadge />}

@@ -47,7 +47,15 @@ export function ProblemNote({ error, onRetry }: { error: unknown; onRetry?: () =
 export function StaleNote({ children, onRetry }: { children: ReactNode; onRetry?: () => void }) {
   const { t } = useTranslation();
   return (
-    <Alert color="yellow" variant="light" py={8} px="md" icon={<IconClockExclamation size={18} />} role="status">
+    <Alert
+      color="yellow"
+      variant="light"
+      py={8}
+      px="md"
+      icon={<IconClockExclamation size={18} />}
+      role="status"
+      className="stale-note"
+    >
       <Group justify="space-between" gap="md" wrap="nowrap">
         <Text size="sm">{children}</Text>
         {onRetry && (

@@ -127,13 +127,7 @@ export function WorkloadTable({
       key: "mode",
       header: t("workloads.mode"),
       render: (w) =>
-        w.mode ? (
-          <ModeBadge mode={w.mode} />
-        ) : (
-          <Badge color="gray" variant="outline">
-            {t("workloads.noPolicy")}
-          </Badge>
-        ),
+        w.mode ? <ModeBadge mode={w.mode} /> : <Badge variant="default">{t("workloads.noPolicy")}</Badge>,
     },
     {
       key: "last",

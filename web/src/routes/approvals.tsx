@@ -40,7 +40,9 @@ function Proposal({ decision: d, may }: { decision: Decision; may: boolean }) {
           <Text size="xs" c="dimmed">
             {t("decisions.costEffect")}
           </Text>
-          <CostDelta delta={d.costDeltaHour} />
+          <Text size="sm">
+            <CostDelta delta={d.costDeltaHour} />
+          </Text>
         </Stack>
         <Stack gap={0}>
           <Text size="xs" c="dimmed">

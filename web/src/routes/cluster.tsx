@@ -172,7 +172,7 @@ function Agent({ cluster: c }: { cluster: Cluster }) {
               value: c.capabilities.length ? (
                 <Group gap={6}>
                   {c.capabilities.map((name) => (
-                    <Badge key={name} color="gray" variant="outline">
+                    <Badge key={name} variant="default">
                       {name}
                     </Badge>
                   ))}

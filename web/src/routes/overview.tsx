@@ -10,7 +10,7 @@ import { HealthBadge } from "../components/badge";
 import { Chart } from "../components/chart/chart";
 import { useChartColors } from "../components/chart/colors";
 import { LinkButton, TextLink } from "../components/link";
-import { PageHead, Panel, Stat } from "../components/page";
+import { Hint, PageHead, Panel, Stat } from "../components/page";
 import { CardSkeleton, Empty, Gate } from "../components/state";
 import { WorkloadName } from "../components/workload-name";
 import { useFormat } from "../lib/format";
@@ -201,7 +201,13 @@ function Decisions({ overview: o }: { overview: Overview }) {
       search: { outcome: "scale_down" as const },
     },
     { key: "hold", label: t("outcome.hold"), value: o.decisions.hold, search: { outcome: "hold" as const } },
-    { key: "capped", label: t("overview.capped"), value: o.decisions.capped, search: { outcome: "hold" as const } },
+    {
+      key: "capped",
+      label: t("overview.capped"),
+      hint: t("overview.cappedHint"),
+      value: o.decisions.capped,
+      search: { outcome: "hold" as const },
+    },
   ];
   return (
     <Panel title={t("overview.decisions")}>
@@ -216,9 +222,12 @@ function Decisions({ overview: o }: { overview: Overview }) {
         </Group>
         {rows.map((row) => (
           <Group key={row.key} justify="space-between">
-            <TextLink to="/decisions" search={row.search} size="sm" c="var(--mantine-color-text)">
-              {row.label}
-            </TextLink>
+            <Group gap={6}>
+              <TextLink to="/decisions" search={row.search} size="sm" c="var(--mantine-color-text)">
+                {row.label}
+              </TextLink>
+              {row.hint && <Hint text={row.hint} />}
+            </Group>
             <Text fw={600} className="number">
               {f.integer(row.value)}
             </Text>
@@ -229,7 +238,7 @@ function Decisions({ overview: o }: { overview: Overview }) {
   );
 }
 
-function Freshness() {
+function Freshness({ overview: o }: { overview: Overview }) {
   const { t } = useTranslation();
   const f = useFormat();
   const now = useNow(10);
@@ -238,9 +247,19 @@ function Freshness() {
     <Panel
       title={t("overview.freshness")}
       actions={
-        <TextLink to="/clusters" size="sm">
-          {t("nav.clusters")}
-        </TextLink>
+        <Group gap="sm">
+          <Text size="sm" c="dimmed">
+            {[
+              t("overview.clustersOnline", { online: f.integer(o.clusters.online) }),
+              o.clusters.offline > 0 && t("overview.clustersOffline", { offline: f.integer(o.clusters.offline) }),
+            ]
+              .filter(Boolean)
+              .join(" · ")}
+          </Text>
+          <TextLink to="/clusters" size="sm">
+            {t("nav.clusters")}
+          </TextLink>
+        </Group>
       }
     >
       <Gate query={query} skeleton={<CardSkeleton height={100} />}>
@@ -298,7 +317,7 @@ export function OverviewPage() {
             <SimpleGrid cols={{ base: 1, md: 3 }}>
               <Worst overview={overview} />
               <Decisions overview={overview} />
-              <Freshness />
+              <Freshness overview={overview} />
             </SimpleGrid>
           </Stack>
         )}

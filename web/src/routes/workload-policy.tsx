@@ -116,7 +116,7 @@ function PolicyEditor({ workload, current }: { workload: Workload; current: Poli
   );
 
   return (
-    <Grid gutter="md">
+    <Grid gap="md">
       <Grid.Col span={{ base: 12, lg: 7 }}>
         <Panel
           title={t("policy.editor")}

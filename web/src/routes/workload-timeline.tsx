@@ -183,7 +183,7 @@ function Charts({
           label={t("charts.summary", { title: t("charts.replicas"), value: f.integer(workload.replicas) })}
         />
         <Text size="xs" c="dimmed" mt={4}>
-          {t("charts.marks")} {t("range.hint")}. {t("charts.step", { step: f.duration(timeline.stepSeconds) })}.
+          {t("charts.marks")} {t("range.hint")} {t("charts.step", { step: f.duration(timeline.stepSeconds) })}
         </Text>
       </Panel>
       <SimpleGrid cols={{ base: 1, lg: 2 }}>

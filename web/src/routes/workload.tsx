@@ -104,13 +104,7 @@ function Facets({ workload: w }: { workload: Workload }) {
             },
             {
               label: t("workloads.mode"),
-              value: w.mode ? (
-                <ModeBadge mode={w.mode} />
-              ) : (
-                <Badge color="gray" variant="outline">
-                  {t("workloads.noPolicy")}
-                </Badge>
-              ),
+              value: w.mode ? <ModeBadge mode={w.mode} /> : <Badge variant="default">{t("workloads.noPolicy")}</Badge>,
             },
             {
               label: t("workloads.lastDecision"),

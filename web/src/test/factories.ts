@@ -198,21 +198,24 @@ export function aDecisionDetail(n: number, over: Partial<WireDecisionDetail> = {
       target: base.target,
       min: 2,
       max: 24,
-      mode: "enforce",
+      mode: base.state === "proposed" ? "approve" : "enforce",
       binding: base.binding,
       policy_version: 3,
-      reasons: [
-        aReason("queue", 9, 15, {
-          signal: "queue_length",
-          numbers: { waiting: 112, running: 118, target_per_replica: 16 },
-        }),
-        aReason("latency_high", 9, 12, {
-          signal: "ttft_p99_seconds",
-          numbers: { value: 2.91, target: 2, threshold: 2.4, rate_change: 0.22 },
-        }),
-        aReason("largest_need", 9, 15, { signal: "queue_length", numbers: { rules: 2 } }),
-        aReason("step_up", 15, 12, { numbers: { limit: 12 }, binding: true }),
-      ],
+      reasons:
+        base.from_replicas !== 9
+          ? [aReason(base.binding, base.from_replicas, base.target, { binding: true })]
+          : [
+              aReason("queue", 9, 15, {
+                signal: "queue_length",
+                numbers: { waiting: 112, running: 118, target_per_replica: 16 },
+              }),
+              aReason("latency_high", 9, 12, {
+                signal: "ttft_p99_seconds",
+                numbers: { value: 2.91, target: 2, threshold: 2.4, rate_change: 0.22 },
+              }),
+              aReason("largest_need", 9, 15, { signal: "queue_length", numbers: { rules: 2 } }),
+              aReason("step_up", 15, 12, { numbers: { limit: 12 }, binding: true }),
+            ],
       inputs: [
         {
           name: "queue_length",

@@ -14,7 +14,7 @@ import type {
   WireTimeseries,
   WireWorkload,
 } from "../api/wire";
-import * as make from "./factories";
+import * as make from "./factories.ts";
 
 export interface FakeRequest {
   method: string;

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import type { Plugin } from "vite";
-import { FakeApi } from "./fake-api";
+import { FakeApi } from "./fake-api.ts";
 
 const PREFIX = "/api/v1";
 const MOST = 1 << 20;

@@ -19,7 +19,7 @@ export interface ChartColors {
 
 /** A palette that reads on both backgrounds. */
 export function useChartColors(): ChartColors {
-  const dark = useComputedColorScheme("light") === "dark";
+  const dark = useComputedColorScheme("light", { getInitialValueInEffect: false }) === "dark";
   return dark
     ? {
         series: DARK,

@@ -202,6 +202,7 @@ export default function TimeChart(props: TimeChartProps) {
         type: "value",
         min: 0,
         max: top,
+        interval: top !== undefined && top === most ? top / (height < 140 ? 2 : 4) : undefined,
         minInterval: whole ? 1 : undefined,
         splitNumber: height < 140 ? 2 : 4,
         axisLabel: { ...font, formatter: axisFormat ?? format },
