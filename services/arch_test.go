@@ -26,12 +26,14 @@ type room struct {
 }
 
 var plan = map[string]room{
-	"fleet":      {why: "nouns: everybody may know them, they know nobody", pure: true},
-	"market":     {why: "prices are a function of catalogue and time", rooms: []string{"fleet"}, pure: true},
-	"commitment": {why: "what is paid already must compute again from purchases and inventory", rooms: []string{"fleet", "market"}, pure: true},
-	"optimizer":  {why: "decisions must compute again from what they saw", rooms: []string{"fleet", "market"}, modules: []string{"sigs.k8s.io/yaml"}, pure: true},
-	"ledger":     {why: "a bill must compute again from what it was made of", rooms: []string{"fleet", "market"}, modules: []string{"github.com/google/uuid"}, pure: true},
-	"replay":     {why: "a world is a function of its seed", rooms: []string{"fleet", "market", "optimizer", "ledger"}, pure: true},
+	"fleet":                 {why: "nouns: everybody may know them, they know nobody", pure: true},
+	"market":                {why: "prices are a function of catalogue and time", rooms: []string{"fleet"}, pure: true},
+	"commitment":            {why: "what is paid already must compute again from purchases and inventory", rooms: []string{"fleet", "market"}, pure: true},
+	"availability":          {why: "a probability must compute again from the events it was learned from", rooms: []string{"fleet"}, pure: true},
+	"availability/backtest": {why: "scores are a function of the trace", rooms: []string{"fleet", "availability"}, pure: true},
+	"optimizer":             {why: "decisions must compute again from what they saw", rooms: []string{"fleet", "market"}, modules: []string{"sigs.k8s.io/yaml"}, pure: true},
+	"ledger":                {why: "a bill must compute again from what it was made of", rooms: []string{"fleet", "market"}, modules: []string{"github.com/google/uuid"}, pure: true},
+	"replay":                {why: "a world is a function of its seed", rooms: []string{"fleet", "market", "optimizer", "ledger"}, pure: true},
 	"store": {why: "the one that knows SQL; it keeps plans, cost rows and price history, so it knows their types",
 		rooms:   []string{"fleet", "market", "commitment", "optimizer", "ledger", "wire/plimsoll/agent/v1", "wire/frame"},
 		modules: []string{"github.com/jackc/pgx/v5", "github.com/google/uuid", "github.com/klauspost/compress", "github.com/pressly/goose/v3", "github.com/riverqueue/river", "google.golang.org/protobuf"}},

@@ -18,6 +18,7 @@ var marketCommands = []struct {
 	{"import", "FILE...: put files of Spot prices into the history", marketImport},
 	{"history", "what a pool cost over time", marketHistory},
 	{"show", "what is kept, and the cheapest Spot machines", marketShow},
+	{"backtest", "score the availability model on a trace; needs no database", marketBacktest},
 	{"quarantine", "prices that were not believed: list, accept, dismiss", marketQuarantine},
 }
 

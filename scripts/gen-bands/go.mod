@@ -1,0 +1,3 @@
+module plimsoll.dev/scripts/gen-bands
+
+go 1.26.0
