@@ -92,10 +92,13 @@ test("the sentence says the numbers", () => {
   const f = makeFormat("en-GB", "USD", "UTC");
   expect(reasonText(t, f, reason("target_ratio"))).toBe(
     "GPU SM active is 82% against a target of 60%, a ratio of 1.37. That asks for 12 replicas. " +
-      "1 ready pods gave no value and are counted with caution. 2 pods are not ready.",
+      "Ready pods that gave no value: 1; they are counted with caution. Pods not ready: 2.",
   );
   expect(decisionSummary(t, f, { outcome: "scale_up", from: 9, needed: 15, target: 12 })).toBe(
     "Scale up from 9 to 12 replicas.",
+  );
+  expect(decisionSummary(t, f, { outcome: "scale_down", from: 2, needed: 1, target: 1 })).toBe(
+    "Scale down from 2 to 1 replica.",
   );
   expect(decisionSummary(t, f, { outcome: "hold", from: 9, needed: 15, target: 9 })).toBe(
     "Keep 9 replicas, although the signals ask for 15.",

@@ -21,13 +21,24 @@ export function reasonName(t: TFunction, code: string): string {
   return reason ? t(`reason.${reason}`) : code;
 }
 
+/** A count with its noun: "1 replica", "12 replicas". */
+export function replicas(t: TFunction, f: Format, count: number): string {
+  return t(count === 1 ? "unit.replica" : "unit.replicas", { value: f.integer(count) });
+}
+
 /** What a decision does, in one sentence. */
 export function decisionSummary(
   t: TFunction,
   f: Format,
   d: Pick<Decision, "outcome" | "from" | "needed" | "target">,
 ): string {
-  const values = { from: f.integer(d.from), target: f.integer(d.target), needed: f.integer(d.needed) };
+  const values = {
+    from: f.integer(d.from),
+    fromReplicas: replicas(t, f, d.from),
+    target: f.integer(d.target),
+    targetReplicas: replicas(t, f, d.target),
+    needed: f.integer(d.needed),
+  };
   if (d.outcome === "hold" && d.needed !== d.from) return t("decisions.summary.holdNeeded", values);
   return t(`decisions.summary.${d.outcome}`, values);
 }
@@ -45,11 +56,19 @@ function words(t: TFunction, f: Format, r: Reason) {
     const value = n[name];
     return value === undefined ? dash : show(value);
   };
+  const count = (v: number) => replicas(t, f, v);
   const measured = (v: number) => (r.signal ? signalValue(t, f, r.signal, v) : f.number(v));
   return {
     signal: r.signal ? signalName(t, r.signal) : dash,
     from: f.integer(r.from),
     to: f.integer(r.to),
+    toReplicas: count(r.to),
+    recommendationReplicas: have("recommendation", count),
+    limitReplicas: have("limit", count),
+    minReplicas: have("min", count),
+    maxReplicas: have("max", count),
+    neededReplicas: have("needed", count),
+    startingReplicas: have("starting", count),
     value: have("value", measured),
     target: have("target", measured),
     threshold: have("threshold", measured),
@@ -64,18 +83,14 @@ function words(t: TFunction, f: Format, r: Reason) {
     rules: have("rules", f.integer),
     signals: have("signals", f.integer),
     notFresh: have("not_fresh", f.integer),
-    starting: have("starting", f.integer),
     since: have("since_seconds", f.duration),
     cooldown: have("cooldown_seconds", f.duration),
     window: have("window_seconds", f.duration),
     base: have("base_seconds", f.duration),
-    recommendation: have("recommendation", f.integer),
-    limit: have("limit", f.integer),
     cycles: have("cycles", f.integer),
     quiet: have("quiet_seconds", f.duration),
     use: have("use", f.percent),
     useRatio: have("use_ratio", f.percent),
-    min: have("min", f.integer),
     max: have("max", f.integer),
     needed: have("needed", f.integer),
     until: r.until ? f.dateTime(r.until) : dash,

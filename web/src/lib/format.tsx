@@ -32,7 +32,8 @@ export function makeFormat(locale: string, currency: string, zone: string) {
     signed: (v: number) => number.formatSigned(v, locale),
     compact: (v: number) => number.formatCompact(v, locale),
     percent: (v: number, places?: number) => number.formatPercent(v, locale, places),
-    latency: (v: number) => number.formatLatency(v, locale),
+    /** Seconds as a latency; from two minutes up as a duration. */
+    latency: (v: number) => (v >= 120 ? time.formatDuration(v, locale) : number.formatLatency(v, locale)),
     mebibytes: (v: number) => number.formatMebibytes(v, locale),
     dateTime: (d: Date) => time.formatDateTime(d, locale, zone),
     fullTime: (d: Date) => time.formatFullTime(d, locale, zone),

@@ -146,7 +146,12 @@ export const en = {
     tokens_in_per_second: "Input tokens per second",
     tokens_out_per_second: "Output tokens per second",
   },
-  unit: { perSecond: "{{value}}/s", cores: "{{value}} cores" },
+  unit: {
+    perSecond: "{{value}}/s",
+    cores: "{{value}} cores",
+    replica: "{{value}} replica",
+    replicas: "{{value}} replicas",
+  },
   overview: {
     title: "Overview",
     today: "Spend today",
@@ -400,10 +405,10 @@ export const en = {
     noMatch: "No decision matches",
     page: "Decision",
     summary: {
-      scale_up: "Scale up from {{from}} to {{target}} replicas.",
-      scale_down: "Scale down from {{from}} to {{target}} replicas.",
-      hold: "Keep {{from}} replicas.",
-      holdNeeded: "Keep {{from}} replicas, although the signals ask for {{needed}}.",
+      scale_up: "Scale up from {{from}} to {{targetReplicas}}.",
+      scale_down: "Scale down from {{from}} to {{targetReplicas}}.",
+      hold: "Keep {{fromReplicas}}.",
+      holdNeeded: "Keep {{fromReplicas}}, although the signals ask for {{needed}}.",
     },
     needed: "Signals ask for",
     readyThen: "Ready then",
@@ -503,46 +508,46 @@ export const en = {
   },
   reasonText: {
     target_ratio:
-      "{{signal}} is {{value}} against a target of {{target}}, a ratio of {{ratio}}. That asks for {{to}} replicas.",
+      "{{signal}} is {{value}} against a target of {{target}}, a ratio of {{ratio}}. That asks for {{toReplicas}}.",
     within_tolerance:
-      "{{signal}} is {{value}} against a target of {{target}}. The ratio of {{ratio}} is within the tolerance of {{tolerance}}, so {{to}} replicas are kept.",
-    queue: "{{waiting}} requests are waiting and one replica shall hold {{perReplica}}. That asks for {{to}} replicas.",
+      "{{signal}} is {{value}} against a target of {{target}}. The ratio of {{ratio}} is within the tolerance of {{tolerance}}; the count stays at {{to}}.",
+    queue: "Requests waiting: {{waiting}}. One replica shall hold {{perReplica}}. That asks for {{toReplicas}}.",
     queue_running:
-      "{{waiting}} requests are waiting and {{running}} are running; one replica shall hold {{perReplica}}. That asks for {{to}} replicas.",
+      "Requests waiting: {{waiting}}; running: {{running}}. One replica shall hold {{perReplica}}. That asks for {{toReplicas}}.",
     queue_age:
       "The oldest request has waited {{age}}, more than the allowed {{maxAge}}. One replica more is asked for: {{to}}.",
     latency_high:
-      "{{signal}} is {{value}}, above {{threshold}} (target {{target}}), and the load presses. A step up to {{to}} replicas is asked for.",
+      "{{signal}} is {{value}}, above {{threshold}} (target {{target}}), and the load presses. A step up to {{toReplicas}} is asked for.",
     latency_low:
-      "{{signal}} is {{value}}, below {{threshold}} (target {{target}}), and traffic is steady. A step down to {{to}} replicas is enough.",
-    largest_need: "Of {{rules}} rules the one with the largest need counts: {{signal}}, {{to}} replicas.",
-    steady: "What is needed is what is there: {{to}} replicas.",
+      "{{signal}} is {{value}}, below {{threshold}} (target {{target}}), and traffic is steady. A step down to {{toReplicas}} is enough.",
+    largest_need: "Of {{rules}} rules the one with the largest need counts: {{signal}}, {{toReplicas}}.",
+    steady: "What is needed is what is there: {{toReplicas}}.",
     steady_latency: "{{signal}} is {{value}} against a target of {{target}}. That asks for no change.",
     steady_starting:
-      "{{signal}} is {{value}}, above its threshold, but {{starting}} replicas of the last step are still starting.",
-    no_signal: "None of {{signals}} signals is fresh enough to decide from. {{to}} replicas are kept.",
+      "{{signal}} is {{value}}, above its threshold, but the last step is still starting: {{startingReplicas}}.",
+    no_signal: "None of {{signals}} signals is fresh enough to decide from. The count stays at {{to}}.",
     partial_signal:
-      "{{notFresh}} of {{signals}} signals are not fresh; the oldest is {{age}} old ({{signal}}). Without all of them nothing is scaled down: {{to}} replicas.",
+      "{{notFresh}} of {{signals}} signals are not fresh; the oldest is {{age}} old ({{signal}}). Without all of them nothing is scaled down: {{toReplicas}}.",
     unready_pods:
-      "Some pods are not ready yet, and their silence is not zero demand ({{signal}}: {{value}} from {{pods}} pods). {{to}} replicas are kept.",
+      "Some pods are not ready yet, and their silence is not zero demand ({{signal}}: {{value}} from {{pods}} pods). The count stays at {{to}}.",
     cooldown_up:
       "The last scale-up was {{since}} ago and the cooldown is {{cooldown}}. No further rise until {{until}}.",
     cooldown_down:
       "The last scale-down was {{since}} ago and the cooldown is {{cooldown}}. No further fall until {{until}}.",
     stabilisation:
-      "Within the last {{window}} up to {{recommendation}} replicas were needed, so the count goes no lower than {{to}}.",
+      "Within the last {{window}} the need was as high as {{recommendationReplicas}}, so the count goes no lower than {{to}}.",
     stabilisation_up:
-      "Within the last {{window}} as few as {{recommendation}} replicas were enough, so the count goes no higher than {{to}}.",
-    step_up: "One step may not go above {{limit}} replicas.",
-    step_down: "One step may not go below {{limit}} replicas.",
+      "Within the last {{window}} the need was as low as {{recommendationReplicas}}, so the count goes no higher than {{to}}.",
+    step_up: "One step may not go above {{limitReplicas}}.",
+    step_down: "One step may not go below {{limitReplicas}}.",
     flapping:
-      "The count went up, down and up again {{cycles}} times within an hour. The window before a scale-down is widened from {{base}} to {{window}}: {{to}} replicas.",
+      "The count went up, down and up again {{cycles}} times within an hour. The window before a scale-down is widened from {{base}} to {{window}}: {{toReplicas}}.",
     long_tail:
       "Nothing has waited and use was {{use}} for {{quiet}}, under {{useRatio}}. It goes to its floor of {{to}}.",
-    min_replicas: "The policy's minimum is {{min}} replicas.",
-    max_replicas: "The policy's maximum is {{max}} replicas; {{from}} would be needed.",
-    max_blind: "The policy's maximum is {{max}} replicas, but nothing is lowered while signals are not fresh.",
-    frozen: "The cluster is frozen: nothing is changed. The signals ask for {{needed}} replicas.",
+    min_replicas: "The policy's minimum is {{minReplicas}}.",
+    max_replicas: "The policy's maximum is {{maxReplicas}}; {{from}} would be needed.",
+    max_blind: "The policy's maximum is {{maxReplicas}}, but nothing is lowered while signals are not fresh.",
+    frozen: "The cluster is frozen: nothing is changed. The signals ask for {{neededReplicas}}.",
     conflict:
       "Another controller writes the replica count (last seen {{age}} ago). Plimsoll yields to it; the signals ask for {{needed}}.",
     conflict_plain:
@@ -555,8 +560,8 @@ export const en = {
     unknown: "{{code}}: {{numbers}}",
   },
   reasonNote: {
-    missing: "{{value}} ready pods gave no value and are counted with caution.",
-    unready: "{{value}} pods are not ready.",
+    missing: "Ready pods that gave no value: {{value}}; they are counted with caution.",
+    unready: "Pods not ready: {{value}}.",
   },
   cost: {
     title: "Cost",
@@ -576,7 +581,6 @@ export const en = {
       "Separate shows capacity that nobody held as a line of its own. Shared spreads it over those who used the nodes.",
     series: "Cost over time",
     perDay: "per day",
-    perHour: "per hour",
     table: "Who bears it",
     share: "Share",
     cpu: "CPU",
@@ -598,7 +602,7 @@ export const en = {
     kind: { idle: "Idle", overhead: "Overhead", residual: "Residual" },
     drill: "Show only {{name}}",
     trendTotal: "Total in window",
-    perDayMean: "Mean per day",
+    perDayMean: "Mean per day with cost",
     gpuShare: "GPU share",
     idleShare: "Idle share",
   },

@@ -14,7 +14,9 @@ function leaves(tree: Tree, prefix = ""): [string, string][] {
 
 const english = new Map(leaves(en));
 const chinese = new Map(leaves(zh));
-const variables = (text: string) => [...text.matchAll(/\{\{(\w+)\}\}/g)].map((m) => m[1]).sort();
+/** Numbers of a text; a count and the same count with its noun are one. */
+const variables = (text: string) =>
+  [...text.matchAll(/\{\{(\w+?)(?:Replicas)?\}\}/g)].map((m) => m[1]).sort();
 
 /** Every source file that shows words. */
 function sources(): string {

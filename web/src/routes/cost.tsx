@@ -1,6 +1,6 @@
 import { Button, Group, Pill, SegmentedControl, Select, SimpleGrid, Stack, Text } from "@mantine/core";
 import { IconChartAreaLine, IconDownload } from "@tabler/icons-react";
-import { useQuery } from "@tanstack/react-query";
+import { type UseQueryResult, useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { useTranslation } from "react-i18next";
@@ -65,27 +65,25 @@ function linesOf(series: readonly CostSeries[], name: ReturnType<typeof useGroup
   }));
 }
 
-function SeriesPanel({ filter, hourly }: { filter: CostFilter; hourly: boolean }) {
+function SeriesPanel({ filter, query }: { filter: CostFilter; query: UseQueryResult<CostSeries[]> }) {
   const { t } = useTranslation();
   const f = useFormat();
   const colors = useChartColors();
   const name = useGroupName(filter.aggregate);
-  const query = useQuery(costSeriesQuery(filter, hourly ? "hour" : "day"));
   const series = query.data;
   const chart = useMemo(() => {
-    const shift = hourly ? NOON / 12 / 2 : NOON;
     return {
-      at: series?.[0]?.points.map((p) => p.at.getTime() + shift) ?? [],
+      at: series?.[0]?.points.map((p) => p.at.getTime() + NOON) ?? [],
       lines: linesOf(series ?? [], name, colors),
     };
-  }, [series, name, colors, hourly]);
+  }, [series, name, colors]);
   return (
     <Panel
       title={t("cost.series")}
       hint={t("cost.utc")}
       actions={
         <Text size="sm" c="dimmed">
-          {t(hourly ? "cost.perHour" : "cost.perDay")}
+          {t("cost.perDay")}
         </Text>
       }
     >
@@ -97,7 +95,7 @@ function SeriesPanel({ filter, hourly }: { filter: CostFilter; hourly: boolean }
               from={filter.from}
               to={filter.to}
               height={280}
-              days={!hourly}
+              days
               format={(v) => f.moneyAxis(v)}
               sum={t("common.total")}
               label={t("cost.series")}
@@ -110,11 +108,17 @@ function SeriesPanel({ filter, hourly }: { filter: CostFilter; hourly: boolean }
   );
 }
 
-function Totals({ data }: { data: Allocations }) {
+/** How many days of the window cost anything: before the first report there is nothing to take a mean of. */
+export function daysWithCost(series: readonly CostSeries[]): number {
+  const days = new Set<number>();
+  for (const s of series) for (const p of s.points) if (p.amount.nano > 0n) days.add(p.at.getTime());
+  return days.size;
+}
+
+function Totals({ data, days }: { data: Allocations; days: number }) {
   const { t } = useTranslation();
   const f = useFormat();
   const { currency } = data.total;
-  const days = Math.max(1, Math.round((data.to.getTime() - data.from.getTime()) / 86_400_000));
   const gpu = moneyRatio(
     sumMoney(
       data.items.map((a) => a.gpu),
@@ -143,7 +147,7 @@ function Totals({ data }: { data: Allocations }) {
       />
       <Stat
         label={t("cost.perDayMean")}
-        value={f.money({ nano: data.total.nano / BigInt(days), currency }, { style: "whole" })}
+        value={days > 0 ? f.money({ nano: data.total.nano / BigInt(days), currency }, { style: "whole" }) : "–"}
       />
       <Stat label={t("cost.gpuShare")} value={gpu === null ? "–" : f.percent(gpu)} />
       <Stat label={t("cost.idleShare")} value={idle === null ? "–" : f.percent(idle)} />
@@ -169,6 +173,7 @@ export function CostPage() {
     [window, day, aggregate, idle, cluster, namespace, team],
   );
   const query = useQuery(allocationsQuery(filter));
+  const series = useQuery(costSeriesQuery(filter, "day"));
   const change = (part: Partial<typeof search>) =>
     void navigate({ to: "/cost", search: { ...search, ...part }, resetScroll: false });
   const scopes = [
@@ -283,8 +288,8 @@ export function CostPage() {
               {data.unpricedShare !== null && data.unpricedShare > 0 && (
                 <StaleNote>{t("cost.unpriced", { share: f.percent(data.unpricedShare) })}</StaleNote>
               )}
-              <Totals data={data} />
-              <SeriesPanel filter={filter} hourly={false} />
+              <Totals data={data} days={daysWithCost(series.data ?? [])} />
+              <SeriesPanel filter={filter} query={series} />
               <Panel
                 flush
                 title={t("cost.table")}

@@ -249,7 +249,7 @@ describe("doing", () => {
       () => expect(history.location.search.slice(1).split("&").sort()).toEqual(["by=namespace", "team=assistant"]),
       SLOW,
     );
-    await find("chat");
+    await screen.findByRole("button", { name: "Show only chat" }, SLOW);
   });
 
   test("the demo's speed is shown where time is simulated, and nowhere else", async () => {

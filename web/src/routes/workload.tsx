@@ -15,7 +15,7 @@ import { Pager } from "../components/table";
 import { SignalText } from "../components/workload-table";
 import { reasonName } from "../lib/explain";
 import { useFormat } from "../lib/format";
-import { SIGNALS, signalName } from "../lib/signal";
+import { type SignalName, signalName } from "../lib/signal";
 import { ReportAge } from "./cluster";
 import { WORKLOAD_TABS } from "./search";
 import { PolicyTab } from "./workload-policy";
@@ -23,6 +23,20 @@ import { TimelineTab } from "./workload-timeline";
 
 const FROM = "/signed-in/workloads/$id";
 const FINDINGS = ["no_readiness_probe", "no_requests", "no_pre_stop", "hpa_target_high"] as const;
+
+/** The signals shown at the head, in this order; the charts show the others. */
+const HEADLINE: readonly SignalName[] = [
+  "request_rate",
+  "queue_length",
+  "running_requests",
+  "latency_p99_seconds",
+  "ttft_p99_seconds",
+  "gpu_sm_active_ratio",
+  "kv_cache_ratio",
+  "late_ratio",
+  "cpu_ratio",
+  "error_ratio",
+];
 
 function Notes({ workload: w }: { workload: Workload }) {
   const { t } = useTranslation();
@@ -64,7 +78,8 @@ function Notes({ workload: w }: { workload: Workload }) {
 function Facets({ workload: w }: { workload: Workload }) {
   const { t } = useTranslation();
   const f = useFormat();
-  const signals = SIGNALS.filter((name) => w.signals[name]);
+  const signals = HEADLINE.filter((name) => w.signals[name]).slice(0, 8);
+  const half = Math.max(4, Math.ceil(signals.length / 2));
   const requests = [
     t("unit.cores", { value: f.number(w.cpuMilli / 1000) }),
     f.mebibytes(w.memoryMib),
@@ -72,7 +87,7 @@ function Facets({ workload: w }: { workload: Workload }) {
   ].filter(Boolean);
   return (
     <Panel>
-      <SimpleGrid cols={{ base: 1, sm: 2, lg: 3 }} spacing="xl">
+      <SimpleGrid cols={{ base: 1, sm: 2, lg: signals.length > 4 ? 4 : 3 }} spacing="xl">
         <Facts
           items={[
             {
@@ -134,16 +149,17 @@ function Facets({ workload: w }: { workload: Workload }) {
             { label: t("workloads.requests"), value: requests.join(" · ") },
           ]}
         />
-        <Facts
-          items={
-            signals.length > 0
-              ? signals.map((name) => ({
-                  label: signalName(t, name),
-                  value: <SignalText name={name} signal={w.signals[name]} />,
-                }))
-              : [{ label: t("decisions.inputs"), value: "–" }]
-          }
-        />
+        {[signals.slice(0, half), signals.slice(half)]
+          .filter((column) => column.length > 0)
+          .map((column) => (
+            <Facts
+              key={column[0]}
+              items={column.map((name) => ({
+                label: signalName(t, name),
+                value: <SignalText name={name} signal={w.signals[name]} />,
+              }))}
+            />
+          ))}
       </SimpleGrid>
     </Panel>
   );

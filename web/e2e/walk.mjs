@@ -1,0 +1,267 @@
+// Walks through every page of a running service in Chromium, in both languages and both colour schemes, and fails on console errors,
+// failed requests, crashed pages and missing content. Writes a screenshot of each page.
+//
+//   BASE_URL=http://127.0.0.1:8080 EMAIL=... PASSWORD=... node e2e/walk.mjs OUT [--docs DIR]
+//
+// With --docs a few of the pictures are also written there, small enough for the README.
+import { mkdirSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { launch } from "./browser.mjs";
+
+const { BASE_URL, EMAIL, PASSWORD } = process.env;
+const [out, flag, docs] = process.argv.slice(2);
+if (!BASE_URL || !EMAIL || !PASSWORD || !out || (flag && (flag !== "--docs" || !docs))) {
+  console.error("usage: BASE_URL=... EMAIL=... PASSWORD=... node e2e/walk.mjs OUT [--docs DIR]");
+  process.exit(2);
+}
+mkdirSync(out, { recursive: true });
+if (docs) mkdirSync(docs, { recursive: true });
+
+const WAIT = 30_000;
+const DOCS_BYTES = 300_000;
+const failures = [];
+const fail = (where, what) => {
+  failures.push(`${where}: ${what}`);
+  console.error(`FAIL ${where}: ${what}`);
+};
+
+/** Asks the API with the page's own session. */
+const ask = (page, path) =>
+  page.evaluate(async (p) => {
+    const response = await fetch(`/api/v1${p}`);
+    return response.ok ? response.json() : null;
+  }, path);
+
+/** What a page must show, given what the API says is there. Each entry: a name, a path, selectors that must appear. */
+async function pagesOf(page) {
+  const clusters = (await ask(page, "/clusters?limit=5"))?.items ?? [];
+  const workloads = (await ask(page, "/workloads?limit=50"))?.items ?? [];
+  const decisions = (await ask(page, "/decisions?limit=1&outcome=scale_up"))?.items ?? [];
+  const cluster = clusters.find((c) => c.nodes > 0) ?? clusters[0];
+  const workload =
+    workloads.find((w) => w.policy_version > 0 && w.signals.request_rate && w.gpu_milli > 0) ??
+    workloads.find((w) => w.policy_version > 0) ??
+    workloads[0];
+  if (!cluster || !workload) throw new Error("the service has no cluster with workloads to walk through");
+  const chart = "[data-chart] canvas";
+  const row = "tbody tr";
+  const pages = [
+    ["overview", "/", [chart]],
+    ["clusters", "/clusters", [row]],
+    ["cluster-nodes", `/clusters/${cluster.id}?tab=nodes`, [row]],
+    ["cluster-workloads", `/clusters/${cluster.id}?tab=workloads`, [row]],
+    ["cluster-events", `/clusters/${cluster.id}?tab=events`, ["main h1"]],
+    ["cluster-agent", `/clusters/${cluster.id}?tab=agent`, ["dl"]],
+    ["workloads", "/workloads", [row]],
+    ["workload", `/workloads/${workload.id}?range=h24`, [chart]],
+    ["workload-policy", `/workloads/${workload.id}?tab=policy`, [".editor textarea"]],
+    ["workload-decisions", `/workloads/${workload.id}?tab=decisions`, ["main h1"]],
+    ["decisions", "/decisions", decisions.length ? [row] : ["main h1"]],
+    ...(decisions[0] ? [["decision", `/decisions/${decisions[0].id}`, [".ladder", row]]] : []),
+    ["approvals", "/approvals", ["main h1"]],
+    ["cost", "/cost", [chart, row]],
+    ["cost-workloads", "/cost?by=workload&window=d7&idle=shared", [chart, row]],
+    ["budgets", "/budgets", ["main h1"]],
+    ["webhooks", "/webhooks", ["main h1"]],
+    ["alerts", "/alerts?show=all", ["main h1"]],
+    ["settings-keys", "/settings?tab=keys", ["main h1"]],
+    ["settings-members", "/settings?tab=members", [row]],
+    ["settings-audit", "/settings?tab=audit", ["main h1"]],
+    ["not-found", "/there/is/nothing", ["h1"]],
+  ];
+  return pages;
+}
+
+async function signedIn(browser, language, scheme) {
+  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, colorScheme: scheme });
+  const page = await context.newPage();
+  await page.addInitScript((l) => localStorage.setItem("plimsoll.language", l), language);
+  const where = { now: "sign-in" };
+  page.on("pageerror", (error) => fail(`${language} ${scheme} ${where.now}`, `crashed: ${error.message}`));
+  page.on("console", (message) => {
+    if (message.type() === "error") fail(`${language} ${scheme} ${where.now}`, `console: ${message.text()}`);
+  });
+  page.on("requestfailed", (request) => {
+    const reason = request.failure()?.errorText ?? "";
+    // A page that is left takes its open requests with it.
+    if (reason !== "net::ERR_ABORTED") fail(`${language} ${scheme} ${where.now}`, `${request.url()}: ${reason}`);
+  });
+  page.on("response", (response) => {
+    const expected = where.now === "sign-in" && response.status() === 401;
+    if (response.status() >= 400 && !expected) {
+      fail(
+        `${language} ${scheme} ${where.now}`,
+        `${response.request().method()} ${response.url()}: ${response.status()}`,
+      );
+    }
+  });
+  return { context, page, where };
+}
+
+async function signIn(page, where) {
+  await page.goto(`${BASE_URL}/sign-in`);
+  await page.locator("input[name=email]").fill(EMAIL);
+  await page.locator("input[name=password]").fill(PASSWORD);
+  await page.locator("button[type=submit]").click();
+  await page.locator("main h1").waitFor({ timeout: WAIT });
+  where.now = "overview";
+}
+
+/** Waits until nothing on the page is loading, and its charts have been drawn. */
+async function settled(page) {
+  await page.waitForFunction(() => document.querySelectorAll("[aria-busy=true]").length === 0, null, { timeout: WAIT });
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+}
+
+async function visit(page, where, [name, path, selectors], label, full) {
+  where.now = name;
+  await page.goto(`${BASE_URL}${path}`);
+  for (const selector of selectors) {
+    try {
+      await page.locator(selector).first().waitFor({ timeout: WAIT });
+    } catch {
+      fail(`${label} ${name}`, `${selector} is missing`);
+    }
+  }
+  try {
+    await settled(page);
+  } catch {
+    fail(`${label} ${name}`, "still loading");
+  }
+  const text = await page.locator("#root").textContent();
+  if (/\{\{\w+\}\}|\bNaN\b|\bundefined\b|Invalid Date/.test(text)) {
+    fail(`${label} ${name}`, `odd text: ${/.{0,40}(\{\{\w+\}\}|NaN|undefined|Invalid Date).{0,40}/.exec(text)?.[0]}`);
+  }
+  if (label.startsWith("zh") && name !== "not-found" && !/[\u4e00-\u9fff]/.test(text))
+    fail(`${label} ${name}`, "not Chinese");
+  if ((await page.locator("[role=alert]").count()) > 0) {
+    fail(`${label} ${name}`, `problem shown: ${await page.locator("[role=alert]").first().textContent()}`);
+  }
+  await page.screenshot({ path: join(out, `${label.replace(" ", "-")}-${name}.png`), fullPage: full });
+}
+
+/** Clicks through the navigation as a person does, to see that links lead where they say and that nothing needs a reload. */
+async function clickThrough(page, where) {
+  where.now = "navigation";
+  await page.goto(`${BASE_URL}/`);
+  const links = page.locator("nav a");
+  await links.first().waitFor({ timeout: WAIT });
+  const count = await links.count();
+  for (let i = 0; i < count; i++) {
+    const href = await links.nth(i).getAttribute("href");
+    await links.nth(i).click();
+    await page.waitForURL((url) => url.pathname === href, { timeout: WAIT });
+    await settled(page);
+  }
+  // A row opens its detail, and the keyboard reaches the same place.
+  await page.goto(`${BASE_URL}/workloads`);
+  const first = page.locator("tbody tr").first();
+  await first.waitFor({ timeout: WAIT });
+  await first.locator("a").first().focus();
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/\/workloads\/[^/]+$/, { timeout: WAIT });
+  // Zoom: dragging in a chart sets the range in the URL.
+  const chart = page.locator("[data-chart]").first();
+  await chart.locator("canvas").first().waitFor({ timeout: WAIT });
+  await chart.scrollIntoViewIfNeeded();
+  await settled(page);
+  const box = await chart.boundingBox();
+  await page.mouse.move(box.x + box.width * 0.4, box.y + box.height / 2);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.7, box.y + box.height / 2, { steps: 6 });
+  await page.mouse.up();
+  await page.waitForURL(/from=.*to=/, { timeout: WAIT });
+  await settled(page);
+  // Colour scheme and language change in place.
+  const before = await page.locator("html").getAttribute("data-mantine-color-scheme");
+  await page.locator("header button[aria-haspopup=menu]").nth(-2).click();
+  await page
+    .locator("[role=menuitem]")
+    .nth(before === "dark" ? 0 : 1)
+    .click();
+  await page.waitForFunction((b) => document.documentElement.dataset.mantineColorScheme !== b, before, {
+    timeout: WAIT,
+  });
+}
+
+/** Approves a proposal if there is one. Proposals may expire while we look: that is said, not failed. */
+async function approveOne(page, where) {
+  where.now = "approve";
+  await page.goto(`${BASE_URL}/approvals`);
+  await page.locator("main h1").waitFor({ timeout: WAIT });
+  await settled(page);
+  const proposals = page.locator("[data-proposal]");
+  const buttons = proposals.locator("button:not([aria-haspopup])");
+  if ((await buttons.count()) === 0) return "no proposal was waiting";
+  const proposal = proposals.filter({ has: page.locator("button") }).first();
+  const id = await proposal.getAttribute("data-proposal");
+  await proposal.locator("button").last().click();
+  await page.locator("[role=dialog] button").last().click();
+  const done = await page
+    .waitForFunction((p) => !document.querySelector(`[data-proposal="${p}"]`), id, { timeout: WAIT })
+    .then(() => true)
+    .catch(() => false);
+  const decision = await ask(page, `/decisions/${id}`);
+  if (!done) fail("approve", `proposal ${id} stays in the queue; its state is ${decision?.state}`);
+  return `proposal ${id}: ${decision?.state}${decision?.decided_by ? ` by ${decision.decided_by}` : ""}`;
+}
+
+const DOCS = ["overview", "workload", "decision", "cost", "approvals"];
+
+async function writeDocs(browser, pages) {
+  const shots = [
+    ["en", "light", DOCS],
+    ["zh", "dark", ["overview", "workload"]],
+  ];
+  for (const [language, scheme, names] of shots) {
+    const { context, page, where } = await signedIn(browser, language, scheme);
+    await signIn(page, where);
+    for (const entry of pages.filter(([name]) => names.includes(name))) {
+      await visit(page, where, entry, `${language} ${scheme}`, false);
+      const path = join(docs, `${entry[0]}${language === "en" ? "" : `-${language}`}.jpg`);
+      for (const quality of [88, 75, 60, 45]) {
+        await page.screenshot({ path, type: "jpeg", quality });
+        if (statSync(path).size <= DOCS_BYTES) break;
+      }
+      if (statSync(path).size > DOCS_BYTES) fail("docs", `${path} is larger than ${DOCS_BYTES} bytes`);
+    }
+    await context.close();
+  }
+}
+
+const started = Date.now();
+const browser = await launch();
+let visited = 0;
+try {
+  let pages = [];
+  for (const [language, scheme] of [
+    ["en", "light"],
+    ["en", "dark"],
+    ["zh", "light"],
+    ["zh", "dark"],
+  ]) {
+    const { context, page, where } = await signedIn(browser, language, scheme);
+    await signIn(page, where);
+    pages = await pagesOf(page);
+    for (const entry of pages) {
+      await visit(page, where, entry, `${language} ${scheme}`, true);
+      visited++;
+    }
+    if (language === "en" && scheme === "light") {
+      await clickThrough(page, where);
+      console.log(await approveOne(page, where));
+    }
+    where.now = "sign-in";
+    await context.close();
+    console.log(`${language} ${scheme}: ${pages.length} pages`);
+  }
+  if (docs) await writeDocs(browser, pages);
+} catch (error) {
+  fail("walk", error.stack ?? String(error));
+} finally {
+  await browser.close();
+}
+console.log(
+  `${visited} page visits, ${failures.length} failures, ${Math.round((Date.now() - started) / 1000)} s, screenshots in ${out}`,
+);
+process.exit(failures.length === 0 && visited > 0 ? 0 : 1);
