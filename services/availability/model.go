@@ -284,7 +284,7 @@ func (m *Model) look(p *pool, at time.Time, there bool, presence float64, watche
 // it, whoever looks seldom takes every state for a lasting one.
 func (m *Model) unseen(p *pool, age, hours float64) float64 {
 	loss, back := m.rates(p, p.At)
-	left, again := 0.0, 0.0
+	var left, again float64
 	if p.There {
 		left = 1 - loss.stays(exposure(age, age+hours, m.params.LossFade, m.params.AgeFloor))
 		again = 1 - back.stays(exposure(0, hours/2, m.params.ReturnFade, m.params.AgeFloor))

@@ -430,7 +430,7 @@ func mulDivFloor(v, num, den int64) int64 {
 		return 1<<63 - 1
 	}
 	q, _ := bits.Div64(hi, lo, uint64(den)) //nolint:gosec // above zero
-	return int64(min(q, 1<<63-1))           //nolint:gosec // cut to range
+	return int64(min(q, 1<<63-1))
 }
 
 func mulDivCeil(v, num, den int64) int64 {

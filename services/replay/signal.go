@@ -112,7 +112,7 @@ func (l *workloadState) sample(now int64) {
 		l.sampleLatency(&m, door)
 	}
 	if l.ready > 0 {
-		l.sampleReplicas(&m, put)
+		l.sampleReplicas(put)
 	}
 }
 
@@ -131,7 +131,7 @@ func (l *workloadState) sampleLatency(m *minute, put func(fleet.SignalName, floa
 	}
 }
 
-func (l *workloadState) sampleReplicas(m *minute, put func(fleet.SignalName, float64)) {
+func (l *workloadState) sampleReplicas(put func(fleet.SignalName, float64)) {
 	n := float64(l.ready)
 	if l.cfg.GPUMilli > 0 {
 		put(fleet.SignalGPUSM, l.smActive())
@@ -166,7 +166,8 @@ func (l *workloadState) put(name fleet.SignalName, s fleet.Sample) {
 	if len(list) >= keepSamples && len(list) == cap(list) {
 		list = append(make([]fleet.Sample, 0, 4*keepSamples), list[len(list)-keepSamples+1:]...)
 	}
-	l.signals[i].Samples = append(list, s)
+	list = append(list, s)
+	l.signals[i].Samples = list
 }
 
 // States describes every workload as a decision sees it, sorted by key, with the samples of the given past (at most fifteen minutes),

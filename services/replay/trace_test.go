@@ -162,7 +162,7 @@ func TestShippedSampleIsWhatTheGeneratorMakes(t *testing.T) {
 	}
 	path := filepath.Join("testdata", "sample_rates.csv")
 	if *update {
-		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil { //nolint:gosec // a file of the repository
+		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -97,7 +97,7 @@ func queueNodePrices(batch *pgx.Batch, tx *Tx, cluster fleet.ClusterID, hours []
 		}
 		for _, p := range h.Prices {
 			at.add(h.Hour)
-			version.add(int32(h.Version))
+			version.add(int32(h.Version)) //nolint:gosec // an hour is costed a few times
 			node.add(p.Node)
 			currency.add(p.Currency)
 			source.add(p.Source)
@@ -140,7 +140,7 @@ func queueTransfers(batch *pgx.Batch, tx *Tx, cluster fleet.ClusterID, hours []C
 				workload.add(nil)
 			}
 			at.add(h.Hour)
-			version.add(int32(h.Version))
+			version.add(int32(h.Version)) //nolint:gosec // an hour is costed a few times
 			amount.add(int64(x.Amount))
 			quantity.add(x.Line.Quantity)
 		}

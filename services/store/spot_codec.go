@@ -140,7 +140,7 @@ func unpackSpot(month time.Time, body []byte, out []market.SpotChange) ([]market
 	n := len(out)
 	at := month.Unix()
 	for range count {
-		at += int64(min(r.uvarint(), math.MaxInt32)) //nolint:gosec // bounded
+		at += int64(min(r.uvarint(), math.MaxInt32))
 		out = append(out, market.SpotChange{At: at})
 	}
 	changes := out[n:]
@@ -188,7 +188,7 @@ func (r *spotReader) listed(last, scale int64) (market.Listed, int64) {
 		return 0, last
 	}
 	u--
-	v := last + (int64(u>>1) ^ -int64(u&1)) //nolint:gosec // zigzag
+	v := last + (int64(u>>1) ^ -int64(u&1)) // zigzag
 	if v <= 0 || v > math.MaxInt64/scale {
 		r.failed = true
 		return 0, last

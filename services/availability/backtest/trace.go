@@ -183,7 +183,7 @@ func (b *builder) row(f []string) error {
 		s.values = append(s.values, -1)
 	}
 	for range duration / gap {
-		s.values = append(s.values, int32(value))
+		s.values = append(s.values, int32(value)) //nolint:gosec // a count of machines
 	}
 	return nil
 }

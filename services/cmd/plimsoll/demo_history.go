@@ -50,7 +50,7 @@ type batch struct {
 // run makes the history up to until and is done when all of it is acknowledged.
 func (h *history) run(ctx context.Context, until time.Time) error {
 	began, from := h.cfg.now(), h.world.Now()
-	push := newPusher(h.cfg.HTTP, h.cfg.ServiceURL, h.cfg.Token, uint64(began.UnixMilli()), 1) //nolint:gosec // after 1970
+	push := newPusher(h.cfg.HTTP, h.cfg.ServiceURL, h.cfg.Token, uint64(began.UnixMilli()), 1)
 	first, revision := wireInventory(h.world, 0, true)
 	if err := push.inventory(ctx, first); err != nil {
 		return err

@@ -552,14 +552,14 @@ func TestDoorShowsAndScalesTheWorld(t *testing.T) {
 	if status, _ := call(t, d, "GET", "/sim/v1/state?since=x", ""); status != 422 {
 		t.Errorf("a bad cursor: %d", status)
 	}
-	req, _ := http.NewRequestWithContext(context.Background(), "POST", d.URL()+scale, bytes.NewBufferString(`{}`))
+	req, _ := http.NewRequestWithContext(context.Background(), http.MethodPost, d.URL()+scale, bytes.NewBufferString(`{}`))
 	req.Header.Set("Content-Type", "text/plain")
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	res.Body.Close()
-	if res.StatusCode != 415 {
+	if res.StatusCode != http.StatusUnsupportedMediaType {
 		t.Errorf("a form of a foreign page: %d", res.StatusCode)
 	}
 }

@@ -62,7 +62,7 @@ func measureSwarm(t *testing.T, swarm string, n int, seconds string) {
 		t.Fatal(err)
 	}
 	before := selfCPU()
-	cmd := exec.CommandContext(ctx, swarm, "-endpoint", base, "-tokens", tokens, "-seconds", or(seconds, "60")) //nolint:gosec // the benchmark's own binary
+	cmd := exec.CommandContext(ctx, swarm, "-endpoint", base, "-tokens", tokens, "-seconds", or(seconds, "60"))
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	if err := cmd.Run(); err != nil {

@@ -45,7 +45,7 @@ func marketImport(ctx context.Context, args []string, stdout, stderr io.Writer) 
 func importFile(ctx context.Context, db *store.DB, path string, opt store.SpotWriteOptions, stdout io.Writer) error {
 	in := io.ReadCloser(os.Stdin)
 	if path != "-" {
-		file, err := os.Open(path) //nolint:gosec // the file that the caller named
+		file, err := os.Open(path)
 		if err != nil {
 			return err
 		}

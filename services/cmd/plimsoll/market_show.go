@@ -79,7 +79,6 @@ func marketHistory(ctx context.Context, args []string, stdout, stderr io.Writer)
 		return err
 	}
 	out := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-	defer out.Flush()
 	for _, s := range series {
 		p := s.State.Pool
 		fmt.Fprintf(out, "%s %s %s %s, USD per hour\n", p.Cloud, or(p.Zone, p.Region), p.InstanceType, p.Product)
@@ -98,7 +97,7 @@ func marketHistory(ctx context.Context, args []string, stdout, stderr io.Writer)
 	if len(series) == 0 {
 		fmt.Fprintln(out, "nothing is known of such a pool in that time")
 	}
-	return nil
+	return out.Flush()
 }
 
 func listed(l market.Listed) string {
