@@ -173,6 +173,7 @@ func (s *Server) register() {
 	s.registerWebhooks()
 	s.registerAlerts()
 	s.registerCatalog()
+	s.registerSpot()
 	s.registerDemo()
 }
 

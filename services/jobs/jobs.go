@@ -91,7 +91,8 @@ func New(cfg Config, deps Deps) (*Client, error) {
 	unsound := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "plimsoll_plan_unsound_decisions_total", Help: "Decisions that broke a rule of their check and were thrown out. Each is a defect.",
 	})
-	deps.Registry.MustRegister(seconds, waited, decide, unsound)
+	doubts := newSpotGauge()
+	deps.Registry.MustRegister(seconds, waited, decide, unsound, doubts)
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &PlanWorker{DB: deps.DB, Prices: deps.Prices, Log: deps.Log, Took: decide, Unsound: unsound})
 	river.AddWorker(workers, &Compact{DB: deps.DB})
@@ -100,6 +101,7 @@ func New(cfg Config, deps Deps) (*Client, error) {
 	river.AddWorker(workers, &Deliver{DB: deps.DB, Secrets: deps.Secrets, Sender: deps.Sender, Log: deps.Log})
 	river.AddWorker(workers, &Sweep{DB: deps.DB, Log: deps.Log})
 	river.AddWorker(workers, &Prune{DB: deps.DB, Log: deps.Log})
+	river.AddWorker(workers, &SpotAlerts{DB: deps.DB, Log: deps.Log, Open: doubts})
 	name := uuid.NewString()
 	client, err := river.NewClient(riverpgxv5.New(deps.DB.Pool()), &river.Config{
 		ID:      name,
@@ -114,6 +116,8 @@ func New(cfg Config, deps Deps) (*Client, error) {
 			river.NewPeriodicJob(river.PeriodicInterval(cfg.SweepEvery), func() (river.JobArgs, *river.InsertOpts) { return SweepArgs{}, nil },
 				&river.PeriodicJobOpts{RunOnStart: true}),
 			river.NewPeriodicJob(river.PeriodicInterval(pruneEvery), func() (river.JobArgs, *river.InsertOpts) { return PruneArgs{}, nil }, nil),
+			river.NewPeriodicJob(river.PeriodicInterval(spotAlertsEvery), func() (river.JobArgs, *river.InsertOpts) { return SpotAlertsArgs{}, nil },
+				&river.PeriodicJobOpts{RunOnStart: true}),
 		},
 		// The defaults keep a day of finished jobs: tens of millions of rows at a plan per cluster and tick.
 		CompletedJobRetentionPeriod: 10 * time.Minute,

@@ -74,7 +74,7 @@ func ReadPrice(text string) (Listed, SuspectReason, error) {
 	m, err := fleet.MoneyFromFloat(f)
 	switch {
 	case err != nil || m > maxHourlyNano:
-		return 0, SuspectTooHigh, nil
+		return 0, SuspectTooHigh, nil //nolint:nilerr // what is no money is told as a suspect
 	case m == 0:
 		return 0, SuspectNotPositive, nil
 	}
@@ -129,14 +129,14 @@ type Guard struct {
 
 // Joined is a history with new changes in it.
 type Joined struct {
-	Changes   []SpotChange // sorted, each different from the one before
+	Changes   []SpotChange // sorted
 	Added     int          // new changes that were kept
 	Unchanged int          // said what was known already
 	Suspects  []Suspect    // sorted by time; not in Changes
 }
 
-// Join puts new changes into a stored history, both sorted by time. What is stored stays as it is, except for changes that are
-// none any more because an earlier one now says the same. Joining the same changes twice gives the same history.
+// Join puts new changes into a stored history, both sorted by time. What is stored stays as it is, also where a new change before
+// it says the same: it tells that another price of that second contradicts it. Joining the same changes twice gives the same history.
 func (g Guard) Join(stored, fresh []SpotChange) Joined {
 	if !slices.IsSortedFunc(fresh, func(a, b SpotChange) int { return cmp.Compare(a.At, b.At) }) {
 		fresh = slices.Clone(fresh)
@@ -159,6 +159,7 @@ func (g Guard) Join(stored, fresh []SpotChange) Joined {
 type joiner struct {
 	guard          Guard
 	out            []SpotChange
+	said           int64 // when something was believed last, new or not
 	spot, onDemand window
 	result         Joined
 }
@@ -170,17 +171,13 @@ func (j *joiner) last() (SpotChange, bool) {
 	return j.out[len(j.out)-1], true
 }
 
-// keep appends a believed change unless it changes nothing.
-func (j *joiner) keep(c SpotChange) bool {
-	if last, ok := j.last(); ok && last.same(c) {
-		return false
-	}
-	j.out = append(j.out, c)
+// keep appends a believed change.
+func (j *joiner) keep(c SpotChange) {
+	j.out, j.said = append(j.out, c), c.At
 	if c.At >= j.guard.Since {
 		j.spot.add(c.Spot)
 		j.onDemand.add(c.OnDemand)
 	}
-	return true
 }
 
 func (j *joiner) judge(c SpotChange) {
@@ -188,8 +185,9 @@ func (j *joiner) judge(c SpotChange) {
 	switch {
 	case ok && last.same(c):
 		j.result.Unchanged++
+		j.said = c.At
 		return
-	case ok && last.At == c.At:
+	case ok && j.said == c.At:
 		j.result.Suspects = append(j.result.Suspects, Suspect{c, SuspectConflict, last.Spot})
 		return
 	}
@@ -197,9 +195,8 @@ func (j *joiner) judge(c SpotChange) {
 		j.result.Suspects = append(j.result.Suspects, Suspect{c, reason, expected})
 		return
 	}
-	if j.keep(c) {
-		j.result.Added++
-	}
+	j.keep(c)
+	j.result.Added++
 }
 
 // doubt names what speaks against a price.

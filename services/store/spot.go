@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"plimsoll.dev/services/fleet"
 	"plimsoll.dev/services/market"
 )
@@ -189,6 +191,31 @@ func within(changes []market.SpotChange, from, to int64) []market.SpotChange {
 		changes = changes[:len(changes)-1]
 	}
 	return changes
+}
+
+// SpotMarket is one machine type in one region that there is a history of.
+type SpotMarket struct {
+	Cloud                         fleet.Cloud
+	Region, InstanceType, Product string
+	Zones                         []string // sorted; an empty name: one price for the region
+	SeenAt                        time.Time
+}
+
+// SpotMarkets lists at most 20,000 of them, of one cloud or of all, sorted.
+func SpotMarkets(ctx context.Context, tx *Tx, cloud fleet.Cloud) ([]SpotMarket, error) {
+	rows, err := tx.pgx.Query(ctx, `
+SELECT cloud, region, instance_type, product, array_agg(zone ORDER BY zone), max(seen_at) FROM spot_pool WHERE ($1 = '' OR cloud = $1)
+GROUP BY cloud, region, instance_type, product ORDER BY 1, 2, 3, 4 LIMIT 20000`, cloud)
+	if err != nil {
+		return nil, fmt.Errorf("list Spot markets: %w", err)
+	}
+	markets, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (m SpotMarket, err error) {
+		return m, row.Scan(&m.Cloud, &m.Region, &m.InstanceType, &m.Product, &m.Zones, &m.SeenAt)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list Spot markets: %w", err)
+	}
+	return markets, nil
 }
 
 // SpotStock says how much is kept.

@@ -88,6 +88,7 @@ func devDemo(ctx, parts context.Context, group *errgroup.Group, f devFlags, svc 
 		return err
 	}
 	control.set(d)
+	group.Go(func() error { return demoMarket(parts, svc, tenant, f.seed) })
 	fmt.Fprintln(stdout, "  roll-ups and costs")
 	if err := jobs.CatchUp(ctx, jobs.Deps{DB: svc.db, Prices: market.Catalogue(), Log: svc.cfg.log}, tenant, cluster); err != nil {
 		return err
@@ -195,7 +196,7 @@ func agentBinary(path string) (string, error) {
 
 // runAgent keeps one agent process running until ctx ends. An agent that ends by itself is started again, as Kubernetes would.
 func runAgent(ctx context.Context, binary, config, logPath string, svc *service) error {
-	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600) //nolint:gosec // below the data directory
+	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return fmt.Errorf("open the agent's log: %w", err)
 	}
@@ -203,7 +204,7 @@ func runAgent(ctx context.Context, binary, config, logPath string, svc *service)
 	runtime.LockOSThread() // withParent follows the thread
 	defer runtime.UnlockOSThread()
 	for {
-		cmd := exec.CommandContext(ctx, binary, "--config", config) //nolint:gosec // the developer's own flag
+		cmd := exec.CommandContext(ctx, binary, "--config", config)
 		cmd.Stdout, cmd.Stderr = log, log
 		cmd.SysProcAttr = withParent(&syscall.SysProcAttr{Setpgid: true}) // Ctrl-C goes to us; we stop it in order
 		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
