@@ -308,3 +308,14 @@ func invalid(field, format string, args ...any) error {
 	e.Field = field
 	return e
 }
+
+// Reserves says how many machines of an offering's type and region the commitment pays for by its terms; false when it pays for none.
+func (c *Commitment) Reserves(o fleet.Offering) (machines int, ok bool) {
+	switch c.Kind {
+	case KindCapacityBlock, KindZonalRI, KindRegionalRI, KindAzureReservation:
+		ok = c.Kind.Cloud() == o.Cloud && c.Region == o.Region && c.InstanceType == o.InstanceType
+		return int(c.Quantity / 1000), ok
+	default:
+		return 0, false
+	}
+}

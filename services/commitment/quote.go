@@ -37,22 +37,32 @@ type Contract struct {
 	Hour         fleet.Money
 }
 
-// Prices looks offerings up: contracts first, then the catalogue.
+// Prices looks offerings up: contracts first, then the catalogue. It remembers answers, so it is not safe for concurrent use.
 type Prices struct {
 	book      *market.PriceBook
 	contracts map[fleet.Offering][]Contract // newest first; Zone empty
+	changes   []time.Time                   // when contracts begin, ascending
+	weights   map[fleet.Cloud]market.Weights
+	known     map[knownKey]Candidate
+}
+
+type knownKey struct {
+	offering fleet.Offering
+	epoch    int // how many contracts have begun
 }
 
 // NewPrices over a catalogue and the tenant's contracts.
 func NewPrices(book *market.PriceBook, contracts []Contract) *Prices {
-	p := &Prices{book: book, contracts: map[fleet.Offering][]Contract{}}
+	p := &Prices{book: book, contracts: map[fleet.Offering][]Contract{}, weights: map[fleet.Cloud]market.Weights{}, known: map[knownKey]Candidate{}}
 	for _, c := range contracts {
+		p.changes = append(p.changes, c.ValidFrom)
 		k := fleet.Offering{Cloud: c.Cloud, Region: c.Region, InstanceType: c.InstanceType, Purchase: c.Purchase}
 		p.contracts[k] = append(p.contracts[k], c)
 	}
 	for _, list := range p.contracts {
 		slices.SortStableFunc(list, func(a, b Contract) int { return b.ValidFrom.Compare(a.ValidFrom) })
 	}
+	slices.SortFunc(p.changes, time.Time.Compare)
 	return p
 }
 
@@ -62,8 +72,25 @@ func (p *Prices) Of(o fleet.Offering, seen fleet.InstanceType, at time.Time) Can
 	if known, ok := p.book.InstanceType(o.Cloud, o.InstanceType); ok {
 		seen = known
 	}
+	begun, _ := slices.BinarySearchFunc(p.changes, at.Add(1), time.Time.Compare)
+	key := knownKey{o, begun}
+	c, ok := p.known[key]
+	if !ok {
+		c = p.of(o, at)
+		p.known[key] = c
+	}
+	c.Machine = seen
+	return c
+}
+
+func (p *Prices) of(o fleet.Offering, at time.Time) Candidate {
+	w, ok := p.weights[o.Cloud]
+	if !ok {
+		w = p.book.Weights(o.Cloud)
+		p.weights[o.Cloud] = w
+	}
 	listed := p.book.Price(o)
-	c := Candidate{Offering: o, Machine: seen, Weights: p.book.Weights(o.Cloud), List: Known{Hour: listed.List, Source: listed.Source, AsOf: listed.Valid.From}}
+	c := Candidate{Offering: o, Weights: w, List: Known{Hour: listed.List, Source: listed.Source, AsOf: listed.Valid.From}}
 	if o.Purchase == fleet.PurchaseSpot {
 		c.Spot = Known{Hour: listed.Effective, Source: listed.Source, AsOf: listed.Valid.From}
 	}
@@ -122,7 +149,7 @@ type Part struct {
 	Resource   Resource
 	SharePPM   int64        // of the machine, or of that resource of it, in millionths
 	PerHour    *fleet.Money // what this part adds; 0 for what is paid already, nil: unknown
-	LeftUnits  int64        // of the commitment before this machine: units at a moment, see Resource; on Amazon normalised size
+	LeftMilli  int64        // how many such machines the commitment could still cover before this one, in thousandths
 	LeftSpend  fleet.Money  // of a spend plan before this machine, per hour
 	Known
 }
@@ -238,7 +265,7 @@ func (s State) next(c Candidate) []Part {
 			if l.left == 0 {
 				break
 			}
-			p := Part{Basis: BasisCommitment, Commitment: acc.ID, Resource: l.resource, LeftUnits: acc.left / hourMillis, LeftSpend: acc.money,
+			p := Part{Basis: BasisCommitment, Commitment: acc.ID, Resource: l.resource, LeftMilli: acc.reach(l), LeftSpend: acc.money,
 				Known: Known{Source: "commitment " + acc.Ref, AsOf: s.at}}
 			before := l.left
 			acc.serve(l)
@@ -298,4 +325,17 @@ func (acc *account) serve(l *lane) {
 	units := min(l.left, mulDivFloor(acc.left, den, num))
 	acc.left -= min(mulDivCeil(units, num, den), acc.left)
 	l.left -= units
+}
+
+// reach is how many machines like the lane's the account could cover for an hour, in thousandths.
+func (acc *account) reach(l *lane) int64 {
+	if acc.Kind.Spend() {
+		rate := acc.rate(l)
+		if rate == nil || *rate <= 0 {
+			return 0
+		}
+		return mulDivFloor(int64(acc.money), 1000, int64(*rate))
+	}
+	num, den := acc.per(l)
+	return mulDivFloor(mulDivFloor(acc.left, den, num), 1000, l.unit*hourMillis)
 }

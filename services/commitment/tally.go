@@ -122,3 +122,17 @@ func (b Balance) Ratio() *float64 {
 	}
 	return &r
 }
+
+// Ratio of covered to eligible: at on-demand prices where all usage has one, else of time; nil without usage.
+func (c Coverage) Ratio() *float64 {
+	var r float64
+	switch {
+	case c.Unlisted == 0 && c.ListedEligible > 0:
+		r = c.ListedCovered.Float() / c.ListedEligible.Float()
+	case c.Eligible > 0:
+		r = float64(c.Covered) / float64(c.Eligible)
+	default:
+		return nil
+	}
+	return &r
+}

@@ -173,7 +173,9 @@ func (s *Server) register() {
 	s.registerWebhooks()
 	s.registerAlerts()
 	s.registerCatalog()
+	s.registerCommitments()
 	s.registerSpot()
+	s.registerAvailability()
 	s.registerDemo()
 }
 
