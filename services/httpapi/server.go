@@ -175,7 +175,6 @@ func (s *Server) register() {
 	s.registerCatalog()
 	s.registerCommitments()
 	s.registerSpot()
-	s.registerAvailability()
 	s.registerDemo()
 }
 
