@@ -189,7 +189,8 @@ func (m *Model) advance(p *pool, e Event, presence float64) (d counts, feel mood
 		if p.Known && !p.There {
 			d = m.outlive(p, e.At) // survivors of a stock-out say nothing about the next attempt
 		} else {
-			d, feel = m.look(p, e.At, true, presence, !p.RunSeen.IsZero())
+			// A machine that runs now was had at the last look or before, since a later one would have been a look itself.
+			d, feel = m.look(p, e.At, true, presence, true)
 		}
 		if p.RunSince.IsZero() {
 			p.RunSince = e.At

@@ -175,6 +175,7 @@ func (s *Server) register() {
 	s.registerCatalog()
 	s.registerCommitments()
 	s.registerSpot()
+	s.registerAvailability()
 	s.registerDemo()
 }
 

@@ -101,6 +101,8 @@ func New(cfg Config, deps Deps) (*Client, error) {
 	river.AddWorker(workers, &Deliver{DB: deps.DB, Secrets: deps.Secrets, Sender: deps.Sender, Log: deps.Log})
 	river.AddWorker(workers, &Sweep{DB: deps.DB, Log: deps.Log})
 	river.AddWorker(workers, &Prune{DB: deps.DB, Log: deps.Log})
+	river.AddWorker(workers, &AvailabilitySweep{DB: deps.DB})
+	river.AddWorker(workers, &LearnAvailability{DB: deps.DB, Log: deps.Log})
 	river.AddWorker(workers, &SpotAlerts{DB: deps.DB, Log: deps.Log, Open: doubts})
 	name := uuid.NewString()
 	client, err := river.NewClient(riverpgxv5.New(deps.DB.Pool()), &river.Config{
@@ -116,6 +118,8 @@ func New(cfg Config, deps Deps) (*Client, error) {
 			river.NewPeriodicJob(river.PeriodicInterval(cfg.SweepEvery), func() (river.JobArgs, *river.InsertOpts) { return SweepArgs{}, nil },
 				&river.PeriodicJobOpts{RunOnStart: true}),
 			river.NewPeriodicJob(river.PeriodicInterval(pruneEvery), func() (river.JobArgs, *river.InsertOpts) { return PruneArgs{}, nil }, nil),
+			river.NewPeriodicJob(river.PeriodicInterval(availabilityEvery), func() (river.JobArgs, *river.InsertOpts) { return AvailabilitySweepArgs{}, nil },
+				&river.PeriodicJobOpts{RunOnStart: true}),
 			river.NewPeriodicJob(river.PeriodicInterval(spotAlertsEvery), func() (river.JobArgs, *river.InsertOpts) { return SpotAlertsArgs{}, nil },
 				&river.PeriodicJobOpts{RunOnStart: true}),
 		},
