@@ -43,14 +43,16 @@ func LoadPlanInput(ctx context.Context, tx *Tx, cluster fleet.ClusterID) (*PlanI
 		lastSeen, dataAt *time.Time
 		speed            float64
 		head             *string
+		limits           AgentLimits
 	)
 	err := tx.pgx.QueryRow(ctx, `
-SELECT mode, frozen, generation, head_plan_id::text, last_seen_at, data_at, clock_speed
+SELECT mode, frozen, generation, head_plan_id::text, last_seen_at, data_at, clock_speed, agent_limits
 FROM cluster WHERE tenant_id = $1 AND id = $2 FOR UPDATE`, tx.Tenant, cluster).
-		Scan(&snap.Mode, &snap.Frozen, &snap.Generation, &head, &lastSeen, &dataAt, &speed)
+		Scan(&snap.Mode, &snap.Frozen, &snap.Generation, &head, &lastSeen, &dataAt, &speed, &limits)
 	if err != nil {
 		return nil, notFound(err, "cluster")
 	}
+	snap.Mode = limits.allow(snap.Mode)
 	if lastSeen == nil || dataAt == nil {
 		return nil, nil
 	}
@@ -79,6 +81,18 @@ FROM cluster WHERE tenant_id = $1 AND id = $2 FOR UPDATE`, tx.Tenant, cluster).
 	slices.SortFunc(snap.Workloads, func(a, b fleet.WorkloadState) int { return strings.Compare(a.Workload.Key, b.Workload.Key) })
 	in.Input.Snapshot = snap
 	return in, nil
+}
+
+// allow is the mode that a cluster's decisions can have with an agent of these limits. An agent that may not act forbids acting, not
+// deciding: what nobody carries out is shown as a recommendation instead of being refused there again and again.
+func (l AgentLimits) allow(cluster fleet.Mode) fleet.Mode {
+	switch mode := fleet.Mode(l.Mode); mode {
+	case fleet.ModeObserve, fleet.ModeRecommend:
+		return fleet.Stricter(cluster, fleet.ModeRecommend)
+	case fleet.ModeApprove:
+		return fleet.Stricter(cluster, mode)
+	}
+	return cluster // enforce, or an agent that has not said
 }
 
 // fastReport is how long a clock that runs faster than ours stands still between two reports: at 600 times our speed the second

@@ -3,7 +3,29 @@ package store
 import (
 	"testing"
 	"time"
+
+	"plimsoll.dev/services/fleet"
 )
+
+func TestAnAgentThatMayNotActForbidsActingNotDeciding(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		agent         string
+		cluster, want fleet.Mode
+	}{
+		{"observe", fleet.ModeEnforce, fleet.ModeRecommend},
+		{"observe", fleet.ModeObserve, fleet.ModeObserve},
+		{"recommend", fleet.ModeApprove, fleet.ModeRecommend},
+		{"approve", fleet.ModeEnforce, fleet.ModeApprove},
+		{"approve", fleet.ModeRecommend, fleet.ModeRecommend},
+		{"enforce", fleet.ModeEnforce, fleet.ModeEnforce},
+		{"", fleet.ModeEnforce, fleet.ModeEnforce},
+	} {
+		if got := (AgentLimits{Mode: c.agent}).allow(c.cluster); got != c.want {
+			t.Errorf("agent %q in a cluster in %s: %s, want %s", c.agent, c.cluster, got, c.want)
+		}
+	}
+}
 
 func TestDataTimeGoesOnBetweenReports(t *testing.T) {
 	t.Parallel()
