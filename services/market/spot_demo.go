@@ -12,7 +12,7 @@ import (
 const DemoSpotSource = "generated for the demo"
 
 // DemoSpotEvery is how often the demo looks at a price.
-const DemoSpotEvery = 3 * time.Hour
+const DemoSpotEvery = 6 * time.Hour
 
 // DemoSpotPools lists pools for the demo whose list price the book knows: machines of three clouds, those of the demo cluster
 // among them, in a few regions and zones.
