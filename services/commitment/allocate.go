@@ -48,8 +48,21 @@ type Input struct {
 	Interval    fleet.Interval
 	Usage       []Usage
 	Commitments []Commitment
+	// Claims are what machines that Usage leaves out took already, for good.
+	Claims []Claim
 	// List gives the on-demand price of a machine, for empty places of capacity reservations; may be nil.
 	List func(fleet.Offering) *fleet.Money
+}
+
+// Claim is what one machine's hour took of a commitment.
+type Claim struct {
+	Cluster    fleet.ClusterID
+	Node       string
+	Commitment string
+	Resource   Resource
+	Units      int64
+	Taken      int64
+	Amount     fleet.Money
 }
 
 // Allocate applies the commitments of a tenant to all that ran in the interval, over all its clusters in one pass.
@@ -86,6 +99,7 @@ type account struct {
 	capacity int64       // unit-milliseconds
 	left     int64       // of capacity
 	money    fleet.Money // left, of a spend plan
+	claimed  fleet.Money // of bought, by claims
 	rows     []Row
 }
 
@@ -107,7 +121,22 @@ func newAllocation(in Input) *allocation {
 		a.accounts = append(a.accounts, acc)
 	}
 	slices.SortFunc(a.accounts, func(x, y *account) int { return cmp.Compare(x.ID, y.ID) })
+	for _, c := range in.Claims {
+		if i, ok := slices.BinarySearchFunc(a.accounts, c.Commitment, func(acc *account, id string) int { return cmp.Compare(acc.ID, id) }); ok {
+			a.accounts[i].claim(c)
+		}
+	}
 	return a
+}
+
+// claim takes off what is gone; a commitment that became smaller since is used up by it.
+func (acc *account) claim(c Claim) {
+	acc.left -= min(acc.left, max(c.Taken, 0))
+	amount := min(acc.bought-acc.claimed, max(c.Amount, 0))
+	acc.claimed += amount
+	if acc.Kind.Spend() {
+		acc.money -= amount
+	}
 }
 
 // stage lists the accounts of a kind, the cheapest per unit first.
@@ -205,7 +234,7 @@ func (acc *account) moments(fit []*lane) {
 			at := s.from
 			i, _ := slices.BinarySearch(cuts, max(s.from, acc.from))
 			for ; i < len(room) && cuts[i+1] <= s.to && cuts[i] >= acc.from && cuts[i+1] <= acc.to; i++ {
-				units := min(room[i], s.units)
+				units := min(room[i], s.units, (acc.left-taken)/(cuts[i+1]-cuts[i]))
 				if units == 0 {
 					continue
 				}
@@ -394,14 +423,14 @@ func (acc *account) settle() {
 	for _, r := range acc.rows {
 		weights = append(weights, r.Taken)
 	}
-	parts, _ := acc.bought.Split(append(weights, acc.left))
+	parts, _ := (acc.bought - acc.claimed).Split(append(weights, acc.left))
 	for i := range acc.rows {
 		acc.rows[i].Amount = &parts[i]
 	}
 }
 
 func (acc *account) balance() Balance {
-	b := Balance{Commitment: acc.ID, Owner: acc.Owner, Bought: acc.bought, BoughtUnits: acc.capacity, UsedUnits: acc.capacity - acc.left, Millis: acc.to - acc.from}
+	b := Balance{Commitment: acc.ID, Owner: acc.Owner, Bought: acc.bought, Used: acc.claimed, BoughtUnits: acc.capacity, UsedUnits: acc.capacity - acc.left, Millis: acc.to - acc.from}
 	listed := fleet.Money(0)
 	b.Listed = &listed
 	for _, r := range acc.rows {

@@ -328,3 +328,37 @@ func TestAmortisationAddsUp(t *testing.T) {
 		}
 	})
 }
+
+// A cluster that settles later finds what the first one left: together they use no more than was bought.
+func TestClaimsAreTakenOff(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		e := anyEstate().Draw(t, "estate")
+		first := commitment.Allocate(e.input())
+		later := e.input()
+		later.Usage = nil
+		for _, u := range e.usage {
+			if u.Cluster != "c1" {
+				later.Usage = append(later.Usage, u)
+			}
+		}
+		used, taken := map[string]fleet.Money{}, map[string]int64{}
+		for _, r := range append(append([]commitment.Row{}, first.Covered...), first.Places...) {
+			if r.Cluster == "c1" && r.Held == "" {
+				later.Claims = append(later.Claims, commitment.Claim{Cluster: r.Cluster, Node: r.Node, Commitment: r.Commitment, Resource: r.Resource, Units: r.Units, Taken: r.Taken, Amount: *r.Amount})
+				used[r.Commitment] += *r.Amount
+				taken[r.Commitment] += r.Taken
+			}
+		}
+		s := commitment.Allocate(later)
+		for _, r := range append(append([]commitment.Row{}, s.Covered...), s.Places...) {
+			used[r.Commitment] += *r.Amount
+			taken[r.Commitment] += r.Taken
+		}
+		for _, b := range s.Balances {
+			if b.Used != used[b.Commitment] || b.Used+b.Unused != b.Bought || b.Unused < 0 || b.UsedUnits != taken[b.Commitment] || b.UsedUnits > b.BoughtUnits {
+				t.Fatalf("%+v, rows and claims say %s and %d", b, used[b.Commitment], taken[b.Commitment])
+			}
+		}
+	})
+}

@@ -20,7 +20,7 @@ import (
 type Allocation struct {
 	Key        string   `json:"key" doc:"team, namespace, workload id, cluster id, label value, ...; empty: without one, or not a workload"`
 	Name       string   `json:"name" doc:"for people: the workload's key, the cluster's name, else the key"`
-	Kind       string   `json:"kind" enum:"workload,idle,overhead,residual,all" doc:"all: a grouping that does not tell kinds apart"`
+	Kind       string   `json:"kind" enum:"workload,idle,overhead,residual,commitment_unused,all" doc:"all: a grouping that does not tell kinds apart"`
 	Amount     Money    `json:"amount"`
 	CPU        Money    `json:"cpu"`
 	Memory     Money    `json:"memory"`
@@ -52,7 +52,7 @@ type Allocations struct {
 type CostSeries struct {
 	Key    string      `json:"key"`
 	Name   string      `json:"name"`
-	Kind   string      `json:"kind" enum:"workload,idle,overhead,residual,all"`
+	Kind   string      `json:"kind" enum:"workload,idle,overhead,residual,commitment_unused,all"`
 	Points []CostPoint `json:"points" doc:"one per step, without gaps"`
 }
 

@@ -106,9 +106,18 @@ func (w *CloseHour) step(ctx context.Context, tx *store.Tx, cluster fleet.Cluste
 	if err != nil {
 		return false, done, err
 	}
-	costed := w.cost(in, due)
+	paid, err := w.loadPaid(ctx, tx, cluster, in.Prices, due[0].from, end.to)
+	if err != nil {
+		return false, done, err
+	}
+	costed := w.cost(in, due, paid)
 	if err := store.SaveCosting(ctx, tx, cluster, costed); err != nil {
 		return false, done, err
+	}
+	if paid != nil {
+		if err := paid.save(ctx, tx, due); err != nil {
+			return false, done, err
+		}
 	}
 	w.report(ctx, tx, cluster, costed)
 	return more, end.from, nil
@@ -166,17 +175,24 @@ func final(hour, dataAt, now time.Time, dirty []store.DirtyBlock) bool {
 }
 
 // cost closes the hours that are due. Closed hours whose lines did not change are left out.
-func (w *CloseHour) cost(in *store.CostInput, due []dueHour) []store.CostedHour {
+func (w *CloseHour) cost(in *store.CostInput, due []dueHour, paid *paid) []store.CostedHour {
 	pricing := newPricing(w.Prices, in.Prices)
 	costed := make([]store.CostedHour, 0, len(due))
 	for _, d := range due {
 		h := ledger.Hour{From: d.from, To: d.to, Usage: in.Usage[d.from]}
 		var prices []store.NodePrice
+		var covered map[string]nodeHour
+		if paid != nil {
+			covered = paid.allocate(d, func(node string) bool { return in.Frozen[store.HourKey{Hour: d.from, Node: node}].Effective != nil }).price
+		}
 		for _, n := range in.Nodes {
 			if !within(n.Life, d) {
 				continue
 			}
 			p := pricing.of(n, d.from, in.Frozen[store.HourKey{Hour: d.from, Node: n.UID}])
+			if c, ok := covered[n.UID]; ok {
+				p.List, p.Effective, p.Source = c.list, c.effective, c.source
+			}
 			n.Price, n.Weights = p.Effective, pricing.weights(n.Offering.Cloud)
 			prices = append(prices, p)
 			h.Nodes = append(h.Nodes, n.Node)

@@ -18,6 +18,8 @@ const (
 	ResourceCPU    Resource = "cpu"
 	ResourceMemory Resource = "memory"
 	ResourceGPU    Resource = "gpu"
+	// ResourceCommitment is what an unused commitment is; its quantity is hours.
+	ResourceCommitment Resource = "commitment"
 )
 
 // Kind says why somebody bears a cost.
@@ -29,9 +31,11 @@ const (
 	KindIdle     Kind = "idle"     // bought and held by nobody
 	KindOverhead Kind = "overhead" // bought, but the machine was not ready yet
 	KindResidual Kind = "residual"
+	KindUnused   Kind = "commitment_unused" // reserved or committed, and used by no machine; Node of its lines is the commitment's id
 )
 
-// Owner bears a cost. Workload is empty for bare pods; all fields are empty for idle, overhead and residual.
+// Owner bears a cost. Workload is empty for bare pods; all fields are empty for idle, overhead and residual. What is unused of a commitment
+// may have a team.
 type Owner struct {
 	Workload  fleet.WorkloadID
 	Namespace string

@@ -13,8 +13,8 @@ import (
 // bears it. A negative residual is a transfer the other way round, from residual to the node.
 type Transfer struct {
 	ID     string // UUIDv5 of cluster, hour, version and line: posting twice posts once
-	Debit  string // workload/<id>, namespace/<name>, idle, overhead, residual, or node/<uid>
-	Credit string // node/<uid>, or residual
+	Debit  string // workload/<id>, namespace/<name>, idle, overhead, residual, commitment_unused, or node/<uid>
+	Credit string // node/<uid>, commitment/<id>, or residual
 	Line   CostLine
 	Amount fleet.Money
 }
@@ -29,6 +29,9 @@ func Transfers(cluster fleet.ClusterID, from time.Time, version int, s Statement
 			continue
 		}
 		t := Transfer{Debit: account(l.Row), Credit: "node/" + l.Node, Line: l, Amount: l.Amount}
+		if l.Kind == KindUnused {
+			t.Credit = "commitment/" + l.Node
+		}
 		if l.Amount < 0 {
 			t.Debit, t.Credit, t.Amount = t.Credit, t.Debit, -l.Amount
 		}

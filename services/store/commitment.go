@@ -98,7 +98,7 @@ type Import struct{ Added, Changed, Unchanged int }
 // changes nothing. It takes a lock per tenant, so that two imports follow each other.
 func ImportCommitments(ctx context.Context, tx *Tx, all []commitment.Commitment, source, by string) (Import, error) {
 	var done Import
-	if err := lockCommitments(ctx, tx); err != nil {
+	if err := LockCommitments(ctx, tx); err != nil {
 		return done, err
 	}
 	known, err := Commitments(ctx, tx, time.Time{}, time.Time{})
@@ -179,8 +179,8 @@ func DeleteCommitment(ctx context.Context, tx *Tx, id string) error {
 	return nil
 }
 
-// lockCommitments makes this transaction the only one of the tenant that changes or claims commitments.
-func lockCommitments(ctx context.Context, tx *Tx) error {
+// LockCommitments makes this transaction the only one of the tenant that changes or claims commitments.
+func LockCommitments(ctx context.Context, tx *Tx) error {
 	if _, err := tx.pgx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('commitments ' || $1::text, 0))`, string(tx.Tenant)); err != nil {
 		return fmt.Errorf("lock commitments: %w", err)
 	}
@@ -190,11 +190,15 @@ func lockCommitments(ctx context.Context, tx *Tx) error {
 // MaxNodeLives bounds how many machines one answer looks at.
 const MaxNodeLives = 200_000
 
-// NodeLives lists the machines of all clusters that ran at some time in [from, to), by start. More than MaxNodeLives is an error.
+// NodeLives lists the machines of all clusters that ran at some time in [from, to), by start. What a cluster that has fallen silent still had
+// counts for two hours after its newest data: then nobody knows. More than MaxNodeLives is an error.
 func NodeLives(ctx context.Context, tx *Tx, from, to time.Time) ([]commitment.Node, error) {
 	rows, err := tx.pgx.Query(ctx, `
-SELECT cluster_id::text, uid, cloud, region, zone, instance_type, purchase, cpu_milli, mem_mib, gpu_model, gpu_count, gpu_memory_mib, started_at, ended_at
-FROM node WHERE tenant_id = $1 AND started_at < $3 AND (ended_at IS NULL OR ended_at > $2) ORDER BY started_at, cluster_id, uid LIMIT $4`, tx.Tenant, from, to, MaxNodeLives+1)
+SELECT n.cluster_id::text, n.uid, n.cloud, n.region, n.zone, n.instance_type, n.purchase, n.cpu_milli, n.mem_mib, n.gpu_model, n.gpu_count, n.gpu_memory_mib,
+  n.started_at, coalesce(n.ended_at, c.data_at + interval '2 hours')
+FROM node n JOIN cluster c ON c.tenant_id = n.tenant_id AND c.id = n.cluster_id
+WHERE n.tenant_id = $1 AND n.started_at < $3 AND (n.ended_at > $2 OR n.ended_at IS NULL AND (c.data_at IS NULL OR c.data_at + interval '2 hours' > $2))
+ORDER BY n.started_at, n.cluster_id, n.uid LIMIT $4`, tx.Tenant, from, to, MaxNodeLives+1)
 	if err != nil {
 		return nil, fmt.Errorf("load nodes: %w", err)
 	}
@@ -214,4 +218,88 @@ FROM node WHERE tenant_id = $1 AND started_at < $3 AND (ended_at IS NULL OR ende
 		return nil, fleet.Errorf(fleet.CodeTooLarge, "more than %d machines ran in this time; ask for less of it", MaxNodeLives)
 	}
 	return lives, nil
+}
+
+// HourClaims is what is settled of an hour: what its machines took of commitments, and which clusters have closed it.
+type HourClaims struct {
+	Claims []commitment.Claim
+	Closed []fleet.ClusterID
+}
+
+// Claims lists what is settled of the hours in [from, to). The caller holds LockCommitments.
+func Claims(ctx context.Context, tx *Tx, from, to time.Time) (map[time.Time]HourClaims, error) {
+	out := map[time.Time]HourClaims{}
+	batch := &pgx.Batch{}
+	batch.Queue(`
+SELECT hour, cluster_id::text, node_uid, commitment_id::text, resource, units, taken, amount_nano FROM commitment_claim
+WHERE tenant_id = $1 AND hour >= $2 AND hour < $3 ORDER BY hour, cluster_id, node_uid, commitment_id, resource`, tx.Tenant, from, to).Query(func(rows pgx.Rows) error {
+		var hour time.Time
+		var c commitment.Claim
+		_, err := pgx.ForEachRow(rows, []any{&hour, &c.Cluster, &c.Node, &c.Commitment, &c.Resource, &c.Units, &c.Taken, &c.Amount}, func() error {
+			h := out[hour.UTC()]
+			h.Claims = append(h.Claims, c)
+			out[hour.UTC()] = h
+			return nil
+		})
+		return err
+	})
+	batch.Queue(`SELECT hour, cluster_id::text FROM cost_hour WHERE tenant_id = $1 AND hour >= $2 AND hour < $3 AND state = 'closed' ORDER BY hour, cluster_id`,
+		tx.Tenant, from, to).Query(func(rows pgx.Rows) error {
+		var hour time.Time
+		var id fleet.ClusterID
+		_, err := pgx.ForEachRow(rows, []any{&hour, &id}, func() error {
+			h := out[hour.UTC()]
+			h.Closed = append(h.Closed, id)
+			out[hour.UTC()] = h
+			return nil
+		})
+		return err
+	})
+	if err := tx.pgx.SendBatch(ctx, batch).Close(); err != nil {
+		return nil, fmt.Errorf("load claims: %w", err)
+	}
+	return out, nil
+}
+
+// NoCluster stands where a cost belongs to the tenant and to no cluster of it.
+const NoCluster = fleet.ClusterID("00000000-0000-0000-0000-000000000000")
+
+// SaveClaims keeps what the closed hours of a cluster took of commitments. A claim that is there already stays as it is.
+func SaveClaims(ctx context.Context, tx *Tx, hour time.Time, claims []commitment.Claim) error {
+	if len(claims) == 0 {
+		return nil
+	}
+	var cluster, node, id, resource columns[string]
+	var units, taken, amount columns[int64]
+	for _, c := range claims {
+		cluster.add(string(c.Cluster))
+		node.add(c.Node)
+		id.add(c.Commitment)
+		resource.add(string(c.Resource))
+		units.add(c.Units)
+		taken.add(c.Taken)
+		amount.add(int64(c.Amount))
+	}
+	_, err := tx.pgx.Exec(ctx, `
+INSERT INTO commitment_claim (tenant_id, hour, cluster_id, node_uid, commitment_id, resource, units, taken, amount_nano)
+SELECT $1::uuid, $2::timestamptz, * FROM unnest($3::uuid[], $4::text[], $5::uuid[], $6::text[], $7::bigint[], $8::bigint[], $9::bigint[]) ON CONFLICT DO NOTHING`,
+		tx.Tenant, hour, []string(cluster), []string(node), []string(id), []string(resource), []int64(units), []int64(taken), []int64(amount))
+	if err != nil {
+		return fmt.Errorf("save claims: %w", err)
+	}
+	return nil
+}
+
+// HourStates tells how the hours of a cluster in [from, to) stand.
+func HourStates(ctx context.Context, tx *Tx, cluster fleet.ClusterID, from, to time.Time) (map[time.Time]HourState, error) {
+	in := &CostInput{Hours: map[time.Time]HourState{}}
+	rows, err := tx.pgx.Query(ctx, `SELECT hour, state, version, content_hash FROM cost_hour WHERE tenant_id = $1 AND cluster_id = $2 AND hour >= $3 AND hour < $4`, tx.Tenant, cluster, from, to)
+	if err != nil {
+		return nil, fmt.Errorf("load hours: %w", err)
+	}
+	defer rows.Close()
+	if err := in.readHours(rows); err != nil {
+		return nil, fmt.Errorf("load hours: %w", err)
+	}
+	return in.Hours, nil
 }

@@ -1,0 +1,215 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"plimsoll.dev/services/commitment"
+	"plimsoll.dev/services/fleet"
+	"plimsoll.dev/services/ledger"
+	"plimsoll.dev/services/store"
+)
+
+// paid is what commitments have to do with the hours that a cluster costs: one allocation per hour over all clusters of the tenant. What
+// closed hours took is claimed for good, so the cluster that closes an hour later finds only what is left.
+type paid struct {
+	cluster     fleet.ClusterID
+	prices      *commitment.Prices
+	commitments []commitment.Commitment
+	refs        map[string]string
+	nodes       []commitment.Node
+	settled     map[time.Time]store.HourClaims
+	unused      map[time.Time]store.HourState // of the rows that belong to no cluster
+	hours       map[time.Time]*paidHour
+}
+
+// paidHour is what was found for an hour.
+type paidHour struct {
+	price  map[string]nodeHour // by node uid, of those that commitments cover in part or whole
+	claims []commitment.Claim
+	rest   []commitment.Balance
+}
+
+// nodeHour is the price of a node's hour under commitments.
+type nodeHour struct {
+	list, effective *fleet.Money
+	source          string
+}
+
+// loadPaid returns nil when the tenant has no commitments in these hours. Otherwise the transaction holds the tenant's commitments until it
+// ends, so that two clusters cannot claim the same hour.
+func (w *CloseHour) loadPaid(ctx context.Context, tx *store.Tx, cluster fleet.ClusterID, own []store.TenantPrice, from, to time.Time) (*paid, error) {
+	any, err := store.Commitments(ctx, tx, from, to)
+	if err != nil || len(any) == 0 {
+		return nil, err
+	}
+	if err := store.LockCommitments(ctx, tx); err != nil {
+		return nil, err
+	}
+	all, err := store.Commitments(ctx, tx, from, to)
+	if err != nil {
+		return nil, err
+	}
+	p := &paid{cluster: cluster, prices: commitment.NewPrices(w.Prices, store.Contracts(own)), refs: map[string]string{}, hours: map[time.Time]*paidHour{}}
+	for _, c := range all {
+		p.commitments = append(p.commitments, c.Commitment)
+		p.refs[c.ID] = c.Ref
+	}
+	if p.nodes, err = store.NodeLives(ctx, tx, from, to); err != nil {
+		return nil, err
+	}
+	if p.settled, err = store.Claims(ctx, tx, from, to); err != nil {
+		return nil, err
+	}
+	p.unused, err = store.HourStates(ctx, tx, store.NoCluster, from, to)
+	return p, err
+}
+
+// allocate looks at one hour. frozen says which of the cluster's own nodes have their price for good.
+func (p *paid) allocate(d dueHour, frozen func(node string) bool) *paidHour {
+	settled := p.settled[d.from]
+	var running []commitment.Node
+	for _, n := range p.nodes {
+		switch {
+		case !within(n.Life, d):
+		case n.Cluster == p.cluster && frozen(n.UID), n.Cluster != p.cluster && slices.Contains(settled.Closed, n.Cluster):
+		default:
+			running = append(running, n)
+		}
+	}
+	in := commitment.HourInput(fleet.Interval{From: d.from, To: d.to}, running, p.commitments, p.prices)
+	in.Claims = settled.Claims
+	s := commitment.Allocate(in)
+	h := &paidHour{price: map[string]nodeHour{}, rest: s.Balances}
+	costs := map[string]*nodeCost{}
+	for _, r := range slices.Concat(s.Covered, s.Remainder) {
+		if r.Cluster == p.cluster && r.Held == "" {
+			c := costs[r.Node]
+			if c == nil {
+				c = &nodeCost{known: true}
+				costs[r.Node] = c
+			}
+			c.add(r, p.refs)
+		}
+	}
+	unpriced := map[string]fleet.Money{} // used by machines whose hour has no price all the same
+	for _, u := range in.Usage {
+		c := costs[u.Node]
+		if u.Cluster != p.cluster || c == nil || len(c.claims) == 0 {
+			continue
+		}
+		if !c.known {
+			for _, claim := range c.claims {
+				unpriced[claim.Commitment] = unpriced[claim.Commitment].Add(claim.Amount)
+			}
+			continue
+		}
+		// A price per hour that, over the time it ran, gives back the amount to the nano-unit.
+		ms := fleet.Interval{From: u.Running.From, To: ended(u.Running, d)}.Overlap(fleet.Interval{From: d.from, To: d.to}).Milliseconds()
+		if ms == 0 {
+			continue
+		}
+		rate := c.amount.MulDiv(time.Hour.Milliseconds(), ms)
+		h.price[u.Node] = nodeHour{list: u.List, effective: &rate, source: c.source()}
+		h.claims = append(h.claims, c.claims...)
+	}
+	for i := range h.rest {
+		h.rest[i].Unused = h.rest[i].Unused.Add(unpriced[h.rest[i].Commitment])
+	}
+	slices.SortFunc(h.claims, func(a, b commitment.Claim) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Commitment, b.Commitment), cmp.Compare(a.Resource, b.Resource))
+	})
+	p.hours[d.from] = h
+	return h
+}
+
+func ended(life fleet.Interval, d dueHour) time.Time {
+	if life.To.IsZero() {
+		return d.to
+	}
+	return life.To
+}
+
+// nodeCost adds up one node's rows.
+type nodeCost struct {
+	amount fleet.Money
+	known  bool
+	claims []commitment.Claim
+	names  []string
+}
+
+func (c *nodeCost) add(r commitment.Row, refs map[string]string) {
+	if r.Amount == nil {
+		c.known = false
+		return
+	}
+	c.amount = c.amount.Add(*r.Amount)
+	if r.Commitment == "" {
+		c.names = append(c.names, "list")
+		return
+	}
+	c.claims = append(c.claims, commitment.Claim{Cluster: r.Cluster, Node: r.Node, Commitment: r.Commitment, Resource: r.Resource, Units: r.Units, Taken: r.Taken, Amount: *r.Amount})
+	c.names = append(c.names, refs[r.Commitment])
+}
+
+// maxSource bounds how many names the source of a price holds.
+const maxSource = 4
+
+func (c *nodeCost) source() string {
+	slices.Sort(c.names)
+	names := slices.Compact(c.names)
+	more := ""
+	if len(names) > maxSource {
+		names, more = names[:maxSource], " ..."
+	}
+	return "commitment " + strings.Join(names, ", ") + more
+}
+
+// save keeps what closed hours took and left.
+func (p *paid) save(ctx context.Context, tx *store.Tx, due []dueHour) error {
+	var costed []store.CostedHour
+	for _, d := range due {
+		h := p.hours[d.from]
+		if !d.final || h == nil {
+			continue
+		}
+		if err := store.SaveClaims(ctx, tx, d.from, h.claims); err != nil {
+			return err
+		}
+		c := store.CostedHour{Hour: d.from, Statement: unusedStatement(h.rest)}
+		c.ContentHash = contentHash(c.Statement)
+		was, ok := p.unused[d.from]
+		if !ok && len(c.Statement.Lines) == 0 || ok && slices.Equal(was.ContentHash, c.ContentHash) {
+			continue
+		}
+		c.Version = was.Version + 1
+		costed = append(costed, c)
+	}
+	if err := store.SaveCosting(ctx, tx, store.NoCluster, costed); err != nil {
+		return fmt.Errorf("unused commitments: %w", err)
+	}
+	return nil
+}
+
+// unusedStatement charges what nobody used to the team that owns it.
+func unusedStatement(rest []commitment.Balance) (s ledger.Statement) {
+	for _, b := range rest {
+		if b.Unused <= 0 {
+			continue
+		}
+		hours := float64(b.Millis) / float64(time.Hour.Milliseconds())
+		if b.BoughtUnits > 0 {
+			hours *= float64(b.BoughtUnits-b.UsedUnits) / float64(b.BoughtUnits)
+		} else if b.Bought > 0 {
+			hours *= b.Unused.Float() / b.Bought.Float()
+		}
+		s.Lines = append(s.Lines, ledger.CostLine{Node: b.Commitment, Row: ledger.Row{Kind: ledger.KindUnused, Resource: ledger.ResourceCommitment,
+			Purchase: fleet.PurchaseReserved, Owner: ledger.Owner{Team: b.Owner}, Amount: b.Unused, Quantity: hours}})
+		s.NodeCost = s.NodeCost.Add(b.Unused)
+	}
+	return s
+}

@@ -1,0 +1,124 @@
+package jobs
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"plimsoll.dev/services/commitment"
+	"plimsoll.dev/services/fleet"
+	"plimsoll.dev/services/store"
+)
+
+// second adds a cluster to the estate and returns a view of the estate that speaks of it.
+func (e *estate) second() *estate {
+	e.t.Helper()
+	other := *e
+	other.cluster = fleet.ClusterID(uuid.NewString())
+	e.exec(`INSERT INTO cluster (tenant_id, id, name, mode, created_at) VALUES ($1, $2, 'other', 'observe', now())`, e.tenant, other.cluster)
+	return &other
+}
+
+// buy writes down one reserved m5.large at 0.06 an hour and a plan of 0.10 an hour at 28 % off; both belong to team web.
+func (e *estate) buy() {
+	e.t.Helper()
+	term := fleet.Interval{From: start.AddDate(0, -1, 0), To: start.AddDate(1, 0, 0)}
+	e.tx(func(ctx context.Context, tx *store.Tx) error {
+		_, err := store.ImportCommitments(ctx, tx, []commitment.Commitment{
+			{Ref: "ri", Kind: commitment.KindRegionalRI, Region: "us-east-1", InstanceType: "m5.large", Quantity: 1000, Recurring: usd(e.t, "0.06"), Term: term, Owner: "web"},
+			{Ref: "sp", Kind: commitment.KindComputeSP, Spend: usd(e.t, "0.10"), DiscountPPM: 280_000, Term: term, Owner: "web"},
+		}, "api", "test")
+		return err
+	})
+}
+
+// closed adds up the newest transfers of an hour of all clusters; kind empty: all.
+func (e *estate) closed(hour time.Time, kind string) fleet.Money {
+	e.t.Helper()
+	return fleet.Money(e.number(`SELECT coalesce(sum(t.amount_nano), 0)::bigint FROM cost_transfer t
+JOIN cost_hour h ON h.tenant_id = t.tenant_id AND h.cluster_id = t.cluster_id AND h.hour = t.hour AND h.version = t.version
+WHERE t.tenant_id = $1 AND t.hour = $2 AND ($3 = '' OR t.kind = $3)`, e.tenant, hour, kind))
+}
+
+func (e *estate) wantClosed(what string, hour time.Time, kind, want string) {
+	e.t.Helper()
+	if got := e.closed(hour, kind); got != usd(e.t, want) {
+		e.t.Errorf("%s: %s %s, want %s", what, kind, got, want)
+	}
+}
+
+func TestTwoClustersShareCommitmentsAndUseNoneTwice(t *testing.T) {
+	t.Parallel()
+	e := newEstate(t)
+	other := e.second()
+	e.buy()
+	e.node("a", "m5.large", fleet.PurchaseOnDemand, start)
+	other.node("b", "m5.large", fleet.PurchaseOnDemand, start)
+	for _, c := range []*estate{e, other} {
+		c.dataAt(start.Add(2*time.Hour + 30*time.Minute))
+	}
+	e.catchUp()
+	other.catchUp()
+	// One is reserved (0.06), the other under the plan (0.096 x 0.72 = 0.06912), and 0.03088 of the plan are left: together what was bought.
+	for i := range 2 {
+		at := start.Add(time.Duration(i) * time.Hour)
+		e.wantClosed("two clusters", at, "", "0.16")
+		e.wantClosed("two clusters", at, "commitment_unused", "0.03088")
+	}
+	if n := e.number(`SELECT count(*) FROM commitment_claim WHERE tenant_id = $1`, e.tenant); n != 4 {
+		t.Errorf("%d claims, want one per node and closed hour", n)
+	}
+	team := e.number(`SELECT count(*) FROM cost_day WHERE tenant_id = $1 AND kind = 'commitment_unused' AND team = 'web' AND resource = 'commitment' AND amount_nano = 61760000`, e.tenant)
+	if team != 1 {
+		t.Error("what is unused is not charged to its owner")
+	}
+	e.catchUp()
+	other.catchUp()
+	e.wantClosed("costing again", start, "", "0.16")
+
+	// A machine of the first hour that is reported late gets what is left of the plan (0.03088 for 0.446759 of it), and pays the list for the rest.
+	other.node("late", "m5.large", fleet.PurchaseOnDemand, start)
+	e.exec(`UPDATE node SET ended_at = $3 WHERE tenant_id = $1 AND uid = $2`, e.tenant, "late", start.Add(time.Hour))
+	if err := e.closer.CatchUp(context.Background(), CloseHourArgs{Tenant: e.tenant, Cluster: other.cluster, Since: start}); err != nil {
+		t.Fatal(err)
+	}
+	e.wantClosed("a late machine", start, "commitment_unused", "0")
+	e.wantClosed("a late machine", start, "", "0.213111111") // 0.16 + 0.096 x (1 - 0.03088/0.06912)
+	e.wantClosed("the hour after", start.Add(time.Hour), "", "0.16")
+	taken := e.number(`SELECT max(s)::bigint FROM (SELECT sum(amount_nano) AS s FROM commitment_claim WHERE tenant_id = $1 GROUP BY hour) x`, e.tenant)
+	if fleet.Money(taken) != usd(t, "0.16") {
+		t.Errorf("claims of the first hour are %s, bought was 0.16", fleet.Money(taken))
+	}
+	source := e.number(`SELECT count(*) FROM node_price WHERE tenant_id = $1 AND source IN ('commitment ri', 'commitment sp', 'commitment list, sp')`, e.tenant)
+	if source != e.number(`SELECT count(*) FROM node_price WHERE tenant_id = $1`, e.tenant) || source == 0 {
+		t.Error("a price does not say which commitment it rests on")
+	}
+}
+
+func TestASilentClusterHoldsNoCommitments(t *testing.T) {
+	t.Parallel()
+	e := newEstate(t)
+	other := e.second()
+	e.buy()
+	other.node("silent", "m5.large", fleet.PurchaseOnDemand, start.Add(-24*time.Hour))
+	other.dataAt(start.Add(-10 * time.Hour))
+	e.node("a", "m5.large", fleet.PurchaseOnDemand, start)
+	e.dataAt(start.Add(90 * time.Minute))
+	e.catchUp()
+	e.wantClosed("alone", start, "", "0.16")
+	e.wantClosed("alone", start, "commitment_unused", "0.10")
+}
+
+func TestWithoutCommitmentsNothingChanges(t *testing.T) {
+	t.Parallel()
+	e := newEstate(t)
+	e.node("a", "m5.large", fleet.PurchaseOnDemand, start)
+	e.dataAt(start.Add(90 * time.Minute))
+	e.catchUp()
+	e.balanced(usd(t, "0.144"))
+	if n := e.number(`SELECT count(*) FROM cost_hour WHERE tenant_id = $1 AND cluster_id = $2`, e.tenant, store.NoCluster); n != 0 {
+		t.Errorf("%d hours of no cluster", n)
+	}
+}
