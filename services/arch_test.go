@@ -34,11 +34,18 @@ var plan = map[string]room{
 	"optimizer":             {why: "decisions must compute again from what they saw", rooms: []string{"fleet", "market"}, modules: []string{"sigs.k8s.io/yaml"}, pure: true},
 	"ledger":                {why: "a bill must compute again from what it was made of", rooms: []string{"fleet", "market"}, modules: []string{"github.com/google/uuid"}, pure: true},
 	"replay":                {why: "a world is a function of its seed", rooms: []string{"fleet", "market", "optimizer", "ledger"}, pure: true},
+	"lab":                   {why: "a score is a function of load, seed and policy", rooms: []string{"fleet", "optimizer"}, pure: true},
 	"store": {why: "the one that knows SQL; it keeps plans, cost rows and price history, so it knows their types",
 		rooms:   []string{"fleet", "market", "commitment", "availability", "optimizer", "ledger", "wire/plimsoll/agent/v1", "wire/frame"},
 		modules: []string{"github.com/jackc/pgx/v5", "github.com/google/uuid", "github.com/klauspost/compress", "github.com/pressly/goose/v3", "github.com/riverqueue/river", "google.golang.org/protobuf"}},
 	"auth":   {why: "who and what they may; no HTTP, no SQL", rooms: []string{"fleet"}, modules: []string{"github.com/golang-jwt/jwt/v5", "golang.org/x/crypto", "golang.org/x/sync", "github.com/google/uuid"}},
 	"notify": {why: "tells the world; knows no tenant's data", rooms: []string{"fleet"}},
+	"cloud":  {why: "the shapes that adapters of clouds return; knows none of them", rooms: []string{"fleet"}},
+	"cloud/aws": {why: "returns numbers and names, not behaviour; knows no other adapter", rooms: []string{"fleet", "cloud"},
+		modules: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"}},
+	"cloud/azure": {why: "returns numbers and names, not behaviour; knows no other adapter", rooms: []string{"fleet", "cloud"},
+		modules: []string{"github.com/Azure/azure-sdk-for-go/sdk/azcore", "github.com/Azure/azure-sdk-for-go/sdk/azidentity"}},
+	"cloud/fakecloud": {why: "a test server; no room may import it, only tests do"},
 	"httpapi": {why: "the door for people and agents; never imports jobs", rooms: []string{"fleet", "market", "commitment", "availability", "optimizer", "ledger", "store", "auth", "notify", "wire/plimsoll/agent/v1", "wire/plimsoll/agent/v1/agentv1connect", "wire/frame"},
 		modules: []string{"connectrpc.com/connect", "github.com/danielgtaylor/huma/v2", "github.com/go-chi/chi/v5", "github.com/go-chi/httprate", "github.com/alexedwards/scs/v2", "github.com/prometheus/client_golang", "github.com/klauspost/compress", "github.com/google/uuid", "google.golang.org/protobuf", "golang.org/x/sync"}},
 	"jobs": {why: "the door of the clock; never imports httpapi", rooms: []string{"fleet", "market", "commitment", "availability", "optimizer", "ledger", "store", "auth", "notify", "replay", "wire/frame", "wire/plimsoll/agent/v1"},
@@ -60,7 +67,7 @@ var guarded = []struct {
 	{"os.Getenv", []string{"cmd/", "devdb/"}, "configuration is read in cmd only"},
 	{"os.LookupEnv", []string{"cmd/"}, "configuration is read in cmd only"},
 	{"os.Exit", []string{"cmd/"}, "only main ends the process"},
-	{"plimsoll.dev/services/optimizer.Decide", []string{"jobs/", "replay/", "optimizer/", "httpapi/decisions.go"}, "decisions are made by jobs and replay; the API may only compute a stored one again"},
+	{"plimsoll.dev/services/optimizer.Decide", []string{"jobs/", "replay/", "lab/", "optimizer/", "httpapi/decisions.go"}, "decisions are made by jobs, replay and lab; the API may only compute a stored one again"},
 }
 
 // What a pure room may not import at all.
