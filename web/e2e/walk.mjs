@@ -18,6 +18,7 @@ mkdirSync(out, { recursive: true });
 if (docs) mkdirSync(docs, { recursive: true });
 
 const WAIT = 30_000;
+const PROPOSAL_WAIT = 120_000;
 const DOCS_BYTES = 300_000;
 const failures = [];
 const fail = (where, what) => {
@@ -36,7 +37,9 @@ const ask = (page, path) =>
 async function pagesOf(page) {
   const clusters = (await ask(page, "/clusters?limit=5"))?.items ?? [];
   const workloads = (await ask(page, "/workloads?limit=50"))?.items ?? [];
-  const decisions = (await ask(page, "/decisions?limit=1&outcome=scale_up"))?.items ?? [];
+  const recent = (await ask(page, "/decisions?limit=50&outcome=scale_up"))?.items ?? [];
+  // The one with most to explain first: where something held the signals back.
+  const decisions = recent.sort((a, b) => Math.abs(b.needed - b.target) - Math.abs(a.needed - a.target));
   const cluster = clusters.find((c) => c.nodes > 0) ?? clusters[0];
   const workload =
     workloads.find((w) => w.policy_version > 0 && w.signals.request_rate && w.gpu_milli > 0) ??
@@ -184,7 +187,7 @@ async function clickThrough(page, where) {
   });
 }
 
-/** Approves a proposal if there is one. Proposals may expire while we look: that is said, not failed. */
+/** Approves a proposal and says which; null when none is waiting. */
 async function approveOne(page, where) {
   where.now = "approve";
   await page.goto(`${BASE_URL}/approvals`);
@@ -192,7 +195,7 @@ async function approveOne(page, where) {
   await settled(page);
   const proposals = page.locator("[data-proposal]");
   const buttons = proposals.locator("button:not([aria-haspopup])");
-  if ((await buttons.count()) === 0) return "no proposal was waiting";
+  if ((await buttons.count()) === 0) return null;
   const proposal = proposals.filter({ has: page.locator("button") }).first();
   const id = await proposal.getAttribute("data-proposal");
   await proposal.locator("button").last().click();
@@ -204,6 +207,22 @@ async function approveOne(page, where) {
   const decision = await ask(page, `/decisions/${id}`);
   if (!done) fail("approve", `proposal ${id} stays in the queue; its state is ${decision?.state}`);
   return `proposal ${id}: ${decision?.state}${decision?.decided_by ? ` by ${decision.decided_by}` : ""}`;
+}
+
+/** Stays on the queue until a live event brings a proposal, where some workload waits for approvals at all. */
+async function waitForProposal(page, where) {
+  const workloads = (await ask(page, "/workloads?limit=200"))?.items ?? [];
+  if (!workloads.some((w) => w.mode === "approve")) return null;
+  await page.goto(`${BASE_URL}/approvals`);
+  const came = await page
+    .locator("[data-proposal]")
+    .first()
+    .waitFor({ timeout: PROPOSAL_WAIT })
+    .then(() => true)
+    .catch(() => false);
+  if (!came) return null;
+  await page.screenshot({ path: join(out, "zh-dark-approvals.png") });
+  return approveOne(page, where);
 }
 
 const DOCS = ["overview", "workload", "decision", "cost", "approvals"];
@@ -218,11 +237,10 @@ async function writeDocs(browser, pages) {
     await signIn(page, where);
     for (const entry of pages.filter(([name]) => names.includes(name))) {
       await visit(page, where, entry, `${language} ${scheme}`, false);
-      const path = join(docs, `${entry[0]}${language === "en" ? "" : `-${language}`}.jpg`);
-      for (const quality of [88, 75, 60, 45]) {
-        await page.screenshot({ path, type: "jpeg", quality });
-        if (statSync(path).size <= DOCS_BYTES) break;
-      }
+      // An empty queue is no picture worth showing: the one from before stays.
+      if (entry[0] === "approvals" && (await page.locator("[data-proposal]").count()) === 0) continue;
+      const path = join(docs, `${entry[0]}${language === "en" ? "" : `-${language}`}.png`);
+      await page.screenshot({ path });
       if (statSync(path).size > DOCS_BYTES) fail("docs", `${path} is larger than ${DOCS_BYTES} bytes`);
     }
     await context.close();
@@ -232,6 +250,7 @@ async function writeDocs(browser, pages) {
 const started = Date.now();
 const browser = await launch();
 let visited = 0;
+let approved = null;
 try {
   let pages = [];
   for (const [language, scheme] of [
@@ -249,8 +268,10 @@ try {
     }
     if (language === "en" && scheme === "light") {
       await clickThrough(page, where);
-      console.log(await approveOne(page, where));
     }
+    // Proposals come and go: each pass tries until one was there.
+    if (!approved) approved = await approveOne(page, where);
+    if (!approved && language === "zh" && scheme === "dark") approved = await waitForProposal(page, where);
     where.now = "sign-in";
     await context.close();
     console.log(`${language} ${scheme}: ${pages.length} pages`);
@@ -261,6 +282,7 @@ try {
 } finally {
   await browser.close();
 }
+console.log(approved ?? "no proposal was waiting");
 console.log(
   `${visited} page visits, ${failures.length} failures, ${Math.round((Date.now() - started) / 1000)} s, screenshots in ${out}`,
 );

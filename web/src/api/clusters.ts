@@ -45,6 +45,19 @@ export interface Cluster {
 export const PURCHASES = ["on_demand", "spot", "reserved"] as const;
 export type Purchase = (typeof PURCHASES)[number];
 
+/** What the agent may report; a newer agent may know more. */
+export const EVENT_KINDS = [
+  "interruption_notice",
+  "capacity_failure",
+  "node_lost",
+  "failed_scheduling",
+  "image_pull",
+  "oom",
+  "driver_error",
+  "conflict",
+  "limit",
+] as const;
+
 export const NODE_PHASES = ["booting", "ready", "draining", "not_ready", "terminated"] as const;
 export type NodePhase = (typeof NODE_PHASES)[number];
 

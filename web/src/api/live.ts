@@ -4,7 +4,7 @@ import type { QueryClient, QueryKey } from "@tanstack/react-query";
 
 export type LiveState = "connecting" | "live" | "lost";
 
-const GATHER_MS = 1500;
+const GATHER_MS = 3000;
 
 /** Which queries show what an event says. */
 export function queriesOf(type: string, data: Record<string, unknown>): QueryKey[] {

@@ -1,5 +1,6 @@
 import { Button, Group, Modal, Select, SimpleGrid, Stack, TextInput } from "@mantine/core";
 import { useForm } from "@mantine/form";
+import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import type { Budget, BudgetInput } from "../api/budgets";
 import { moneyDecimal, readAmount } from "../lib/money";
@@ -16,7 +17,7 @@ export function readThresholds(text: string): number[] | null {
 export function BudgetForm({
   budget,
   currency,
-  clusters,
+  clusterField,
   webhooks,
   busy,
   onClose,
@@ -25,7 +26,8 @@ export function BudgetForm({
   /** null: a new one. */
   budget: Budget | null;
   currency: string;
-  clusters: readonly { id: string; name: string }[];
+  /** The field that picks a cluster; it asks the service, so the page gives it. */
+  clusterField: (value: string | null, onChange: (id: string | null) => void) => ReactNode;
   webhooks: readonly { id: string; name: string }[];
   busy: boolean;
   onClose: () => void;
@@ -91,14 +93,7 @@ export function BudgetForm({
               maxLength={253}
               {...form.getInputProps("namespace")}
             />
-            <Select
-              label={t("budgets.cluster")}
-              placeholder={t("budgets.anyCluster")}
-              clearable
-              searchable
-              data={clusters.map((c) => ({ value: c.id, label: c.name }))}
-              {...form.getInputProps("cluster")}
-            />
+            {clusterField(form.values.cluster, (id) => form.setFieldValue("cluster", id))}
           </SimpleGrid>
           <TextInput
             label={t("budgets.thresholds")}

@@ -18,12 +18,7 @@ function Share({ ratio, text }: { ratio: number | null; text: string }) {
       <Text size="sm" ta="right">
         {text}
       </Text>
-      <Progress
-        value={Math.min(100, ratio * 100)}
-        size={4}
-        color={ratio > 0.95 ? "orange" : undefined}
-        aria-label={text}
-      />
+      <Progress value={Math.min(100, ratio * 100)} size={4} aria-label={text} />
     </Stack>
   );
 }

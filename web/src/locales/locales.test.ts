@@ -15,8 +15,7 @@ function leaves(tree: Tree, prefix = ""): [string, string][] {
 const english = new Map(leaves(en));
 const chinese = new Map(leaves(zh));
 /** Numbers of a text; a count and the same count with its noun are one. */
-const variables = (text: string) =>
-  [...text.matchAll(/\{\{(\w+?)(?:Replicas)?\}\}/g)].map((m) => m[1]).sort();
+const variables = (text: string) => [...text.matchAll(/\{\{(\w+?)(?:Replicas)?\}\}/g)].map((m) => m[1]).sort();
 
 /** Every source file that shows words. */
 function sources(): string {

@@ -1,10 +1,10 @@
 import { Button, SimpleGrid } from "@mantine/core";
 import { IconPlus, IconWallet } from "@tabler/icons-react";
-import { useQuery } from "@tanstack/react-query";
+import { useQueries, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { type Budget, type BudgetInput, budgetsQuery, changeBudget, createBudget, deleteBudget } from "../api/budgets";
-import { clustersQuery } from "../api/clusters";
+import { clusterQuery } from "../api/clusters";
 import { webhooksQuery } from "../api/webhooks";
 import { ask } from "../components/ask";
 import { BudgetCard } from "../components/budget-card";
@@ -12,6 +12,7 @@ import { BudgetForm } from "../components/budget-form";
 import { PageHead, Panel } from "../components/page";
 import { CardSkeleton, Empty, Gate } from "../components/state";
 import { useAct } from "./act";
+import { ClusterSelect } from "./cluster-select";
 import { useMay, useMe } from "./me";
 
 const TOUCHES = [["budgets"], ["alerts"]];
@@ -22,7 +23,8 @@ export function BudgetsPage() {
   const may = useMay("finance");
   const { act, busy } = useAct();
   const query = useQuery(budgetsQuery);
-  const clusters = useQuery(clustersQuery({ limit: 200 }));
+  const ids = [...new Set((query.data ?? []).flatMap((b) => b.clusterId ?? []))];
+  const clusters = useQueries({ queries: ids.map(clusterQuery) });
   const webhooks = useQuery(webhooksQuery);
   const [editing, setEditing] = useState<{ budget: Budget | null } | null>(null);
 
@@ -76,7 +78,7 @@ export function BudgetsPage() {
               <BudgetCard
                 key={b.id}
                 budget={b}
-                clusterName={clusters.data?.items.find((c) => c.id === b.clusterId)?.name ?? null}
+                clusterName={clusters.find((c) => c.data?.id === b.clusterId)?.data?.name ?? null}
                 webhookName={webhooks.data?.find((w) => w.id === b.webhookId)?.name ?? null}
                 onEdit={may ? () => setEditing({ budget: b }) : undefined}
                 onDelete={may ? () => drop(b) : undefined}
@@ -89,7 +91,14 @@ export function BudgetsPage() {
         <BudgetForm
           budget={editing.budget}
           currency={me.tenant.currency}
-          clusters={clusters.data?.items ?? []}
+          clusterField={(value, onChange) => (
+            <ClusterSelect
+              label={t("budgets.cluster")}
+              placeholder={t("budgets.anyCluster")}
+              value={value}
+              onChange={onChange}
+            />
+          )}
           webhooks={webhooks.data ?? []}
           busy={busy}
           onClose={() => setEditing(null)}

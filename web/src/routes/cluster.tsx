@@ -1,4 +1,4 @@
-import { Alert, Badge, Button, Group, Menu, SimpleGrid, Stack, Tabs, Text } from "@mantine/core";
+import { Alert, Badge, Button, Group, Menu, Select, SimpleGrid, Stack, Tabs, Text } from "@mantine/core";
 import { IconChevronDown, IconPlugConnected, IconSnowflake, IconSun } from "@tabler/icons-react";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useNavigate, useParams, useSearch } from "@tanstack/react-router";
@@ -9,6 +9,7 @@ import {
   changeCluster,
   clusterEventsQuery,
   clusterQuery,
+  EVENT_KINDS,
   MODES,
   type Mode,
   nodesQuery,
@@ -20,7 +21,6 @@ import { PlanText } from "../components/cluster-table";
 import { TextLink } from "../components/link";
 import { NodeTable } from "../components/node-table";
 import { Facts, PageHead, Panel } from "../components/page";
-import { SearchBox } from "../components/search-box";
 import { CardSkeleton, Empty, Gate, StaleNote, TableSkeleton } from "../components/state";
 import { type Column, DataTable, Pager } from "../components/table";
 import { WorkloadTable } from "../components/workload-table";
@@ -104,11 +104,14 @@ function Events({ cluster }: { cluster: Cluster }) {
     ...clusterEventsQuery(cluster.id, { kind, cursor, limit: 50 }),
     placeholderData: keepPreviousData,
   });
-  const filter = useCallback((value: string) => move({ tab: "events", kind: value || undefined }), [move]);
+  const kindName = (name: string) => {
+    const known = EVENT_KINDS.find((k) => k === name);
+    return known ? t(`events.kinds.${known}`) : name;
+  };
   type Row = NonNullable<typeof query.data>["items"][number] & { index: number };
   const columns: Column<Row>[] = [
     { key: "at", header: t("common.time"), width: 150, render: (e) => f.dateTime(e.at) },
-    { key: "kind", header: t("events.kind"), render: (e) => <Badge color="gray">{e.kind}</Badge> },
+    { key: "kind", header: t("events.kind"), render: (e) => <Badge color="gray">{kindName(e.kind)}</Badge> },
     {
       key: "object",
       header: t("events.object"),
@@ -127,7 +130,15 @@ function Events({ cluster }: { cluster: Cluster }) {
   return (
     <>
       <Group p="md" pb="xs">
-        <SearchBox value={kind ?? ""} placeholder={t("events.filter")} onChange={filter} width={320} />
+        <Select
+          aria-label={t("events.kind")}
+          placeholder={t("events.anyKind")}
+          clearable
+          w={220}
+          value={kind ?? null}
+          data={EVENT_KINDS.map((k) => ({ value: k, label: t(`events.kinds.${k}`) }))}
+          onChange={(value) => move({ tab: "events", kind: value ?? undefined })}
+        />
       </Group>
       <Gate
         query={query}

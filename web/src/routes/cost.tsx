@@ -4,7 +4,7 @@ import { type UseQueryResult, useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { useTranslation } from "react-i18next";
-import { clustersQuery } from "../api/clusters";
+import { clusterQuery } from "../api/clusters";
 import {
   AGGREGATES,
   type Allocation,
@@ -161,7 +161,6 @@ export function CostPage() {
   const me = useMe();
   const search = useSearch({ from: FROM });
   const navigate = useNavigate();
-  const clusters = useQuery(clustersQuery({ limit: 200 }));
   const aggregate = search.by ?? "team";
   const window = search.window ?? "d30";
   const idle = search.idle ?? "separate";
@@ -172,6 +171,7 @@ export function CostPage() {
     () => ({ ...windowOf(window, new Date(day)), aggregate, idle, cluster, namespace, team }),
     [window, day, aggregate, idle, cluster, namespace, team],
   );
+  const scoped = useQuery({ ...clusterQuery(cluster ?? ""), enabled: cluster !== undefined });
   const query = useQuery(allocationsQuery(filter));
   const series = useQuery(costSeriesQuery(filter, "day"));
   const change = (part: Partial<typeof search>) =>
@@ -180,7 +180,7 @@ export function CostPage() {
     {
       field: "cluster" as const,
       value: cluster,
-      label: clusters.data?.items.find((c) => c.id === cluster)?.name ?? cluster,
+      label: scoped.data?.name ?? cluster,
     },
     { field: "namespace" as const, value: namespace, label: namespace },
     { field: "team" as const, value: team, label: team },

@@ -3,12 +3,12 @@ import { IconTargetArrow } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
-import { clustersQuery } from "../api/clusters";
 import { DECISION_STATES, decisionsQuery, OUTCOMES } from "../api/decisions";
 import { DecisionTable } from "../components/decision-table";
 import { PageHead, Panel } from "../components/page";
 import { Empty, Gate, TableSkeleton } from "../components/state";
 import { Pager } from "../components/table";
+import { ClusterSelect } from "./cluster-select";
 
 export function DecisionsPage() {
   const { t } = useTranslation();
@@ -24,7 +24,6 @@ export function DecisionsPage() {
       limit: 50,
     }),
   );
-  const clusters = useQuery(clustersQuery({ limit: 200 }));
   const filters = { state, outcome, ...rest };
   const filtered = Object.values(filters).some((v) => v !== undefined);
   const change = (part: Partial<typeof filters>) =>
@@ -52,15 +51,10 @@ export function DecisionsPage() {
             data={DECISION_STATES.map((s) => ({ value: s, label: t(`decisionState.${s}`) }))}
             onChange={(value) => change({ state: DECISION_STATES.find((s) => s === value) })}
           />
-          <Select
-            aria-label={t("workloads.cluster")}
-            placeholder={t("workloads.cluster")}
-            clearable
-            searchable
-            w={190}
+          <ClusterSelect
+            width={190}
             value={search.cluster ?? null}
-            data={(clusters.data?.items ?? []).map((c) => ({ value: c.id, label: c.name }))}
-            onChange={(value) => change({ cluster: value ?? undefined })}
+            onChange={(cluster) => change({ cluster: cluster ?? undefined })}
           />
           {filtered && (
             <Button variant="subtle" color="gray" onClick={() => void navigate({ to: "/decisions" })}>

@@ -1,23 +1,22 @@
-import { Button, Group, Select, TextInput } from "@mantine/core";
+import { Button, Group } from "@mantine/core";
 import { IconStack2 } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useCallback } from "react";
 import { useTranslation } from "react-i18next";
-import { clustersQuery } from "../api/clusters";
 import { workloadsQuery } from "../api/workloads";
 import { PageHead, Panel } from "../components/page";
 import { SearchBox } from "../components/search-box";
 import { Empty, Gate, TableSkeleton } from "../components/state";
 import { Pager } from "../components/table";
 import { WorkloadTable } from "../components/workload-table";
+import { ClusterSelect } from "./cluster-select";
 
 export function WorkloadsPage() {
   const { t } = useTranslation();
   const search = useSearch({ from: "/signed-in/workloads" });
   const navigate = useNavigate();
   const query = useQuery(workloadsQuery({ ...search, limit: 50 }));
-  const clusters = useQuery(clustersQuery({ limit: 200 }));
   const { cursor, ...filters } = search;
   const filtered = Object.keys(filters).length > 0;
   const change = useCallback(
@@ -34,20 +33,11 @@ export function WorkloadsPage() {
       <Panel flush>
         <Group p="md" pb="xs" gap="sm">
           <SearchBox value={search.q ?? ""} placeholder={t("workloads.search")} onChange={bySearch} />
-          {clusters.isSuccess ? (
-            <Select
-              aria-label={t("workloads.cluster")}
-              placeholder={t("workloads.cluster")}
-              clearable
-              searchable
-              w={190}
-              value={search.cluster ?? null}
-              data={clusters.data.items.map((c) => ({ value: c.id, label: c.name }))}
-              onChange={(value) => change({ cluster: value ?? undefined })}
-            />
-          ) : (
-            <TextInput aria-label={t("workloads.cluster")} placeholder={t("workloads.cluster")} w={190} disabled />
-          )}
+          <ClusterSelect
+            width={190}
+            value={search.cluster ?? null}
+            onChange={(cluster) => change({ cluster: cluster ?? undefined })}
+          />
           <SearchBox
             value={search.namespace ?? ""}
             placeholder={t("workloads.namespace")}
