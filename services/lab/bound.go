@@ -1,0 +1,163 @@
+package lab
+
+import (
+	"math"
+
+	"plimsoll.dev/services/fleet"
+)
+
+// Bound is the least that serving everybody on time can cost over the judged span, in replica-hours: no schedule of replicas, whatever it
+// knows of the future, is cheaper. It is a dynamic program over (replicas, backlog) per slot that asks only what every such schedule
+// fulfils: the work done in a slot is at most its capacity, and what has been done is at least all that came LateSeconds ago. Backlogs are rounded
+// down to the grid, which only ever helps the schedule. A replica is paid while it starts; those there at the beginning are free to have.
+func Bound(t *Trace, cfg Config) (float64, error) {
+	b, err := newBounding(t, cfg, 0)
+	if err != nil {
+		return 0, err
+	}
+	for s := t.From; s < t.To; s++ {
+		b.slot(s, nil)
+	}
+	return float64(b.least()) / SlotsPerHour, nil
+}
+
+// bounding is the cost to come: cost[n][d] is the least paid so far, in replica-slots, of all schedules with n replicas in the slot that
+// just passed and a backlog of at most d+1 steps now.
+type bounding struct {
+	trace   *Trace
+	cfg     Config
+	step    float64 // of the backlog grid, replica-seconds
+	lowest  int
+	most    int
+	cost    [][]int32
+	next    [][]int32
+	levels  int // of cost that are in use
+	deepest int
+}
+
+// never is a cost that no schedule reaches.
+const never = math.MaxInt32 / 2
+
+// backlogLevels is how fine the grid is for the deepest backlog that is on time anywhere.
+const backlogLevels = 360
+
+// cells bounds the work of one slot.
+const maxCells = 4_000_000
+
+func newBounding(t *Trace, cfg Config, step float64) (*bounding, error) {
+	if err := t.Check(); err != nil {
+		return nil, err
+	}
+	peak := t.Peak()
+	b := &bounding{trace: t, cfg: cfg, step: step, lowest: cfg.Min, most: max(int(math.Ceil(peak)), cfg.Min)}
+	if b.step == 0 {
+		b.step = max(peak*LateSeconds/backlogLevels, 1e-6)
+	}
+	b.deepest = int(peak*LateSeconds/b.step) + 1
+	switch {
+	case cfg.Max < b.most:
+		return nil, fleet.Errorf(fleet.CodeInvalid, "trace %s: its peak needs %d replicas, at most %d are allowed", t.Name, b.most, cfg.Max)
+	case (b.most+1)*b.deepest > maxCells || float64(b.most)*float64(t.To-t.From) > never/2:
+		return nil, fleet.Errorf(fleet.CodeTooLarge, "trace %s: a peak of %d replicas over %d slots is too large for an exact bound", t.Name, b.most, t.To-t.From)
+	}
+	b.cost, b.next = b.plane(), b.plane()
+	b.levels = 1
+	for n := b.lowest; n <= b.most; n++ {
+		b.cost[n][0] = 0
+	}
+	return b, nil
+}
+
+func (b *bounding) plane() [][]int32 {
+	cells := make([]int32, (b.most+1)*b.deepest)
+	for i := range cells {
+		cells[i] = never
+	}
+	out := make([][]int32, b.most+1)
+	for n := range out {
+		out[n] = cells[n*b.deepest : (n+1)*b.deepest]
+	}
+	return out
+}
+
+// slot moves the plane over one slot. from, if it is given, notes for each (replicas, backlog before the slot) the count before.
+func (b *bounding) slot(s int, from [][]int16) {
+	b.change(from)
+	rho := b.trace.Rho[s]
+	room := int(rho*LateSeconds/b.step) + 1 // levels on time at the end of the slot
+	for n := b.lowest; n <= b.most; n++ {
+		out := b.next[n][:max(room, b.levels)]
+		for d := range out {
+			out[d] = never
+		}
+		out = out[:room]
+		in := b.cost[n][:b.levels]
+		shift := int(math.Floor((rho - float64(n)) * SlotSeconds / b.step))
+		for d, c := range in[:min(max(1-shift, 0), len(in))] {
+			if d+shift <= 0 {
+				out[0] = min(out[0], c+int32(n))
+			}
+		}
+		for d := max(1-shift, 0); d < len(in) && d+shift < room; d++ {
+			out[d+shift] = in[d] + int32(n)
+		}
+	}
+	b.cost, b.next = b.next, b.cost
+	b.levels = room
+}
+
+// change lets the count move before a slot: down for nothing, up for the pay of the replicas while they start. Both directions are
+// prefix minima, so that a slot costs no more than its cells.
+func (b *bounding) change(from [][]int16) {
+	cold := int32(b.cfg.ColdSlots)
+	if from != nil {
+		b.changeTraced(from)
+		return
+	}
+	// A first pass from above leaves in each row the best that may fall to it; the second, from below, the best that may rise.
+	for n := b.most - 1; n >= b.lowest; n-- {
+		row, above := b.cost[n][:b.levels], b.cost[n+1][:b.levels]
+		for d, c := range above {
+			row[d] = min(row[d], c)
+		}
+	}
+	for n := b.lowest + 1; n <= b.most; n++ {
+		row, below := b.cost[n][:b.levels], b.cost[n-1][:b.levels]
+		for d, c := range below {
+			row[d] = min(row[d], c+cold)
+		}
+	}
+}
+
+func (b *bounding) changeTraced(from [][]int16) {
+	cold := int32(b.cfg.ColdSlots)
+	for n := b.lowest; n <= b.most; n++ {
+		for d := range b.levels {
+			from[n][d] = int16(n)
+		}
+	}
+	for n := b.most - 1; n >= b.lowest; n-- {
+		for d := range b.levels {
+			if c := b.cost[n+1][d]; c < b.cost[n][d] {
+				b.cost[n][d], from[n][d] = c, from[n+1][d]
+			}
+		}
+	}
+	for n := b.lowest + 1; n <= b.most; n++ {
+		for d := range b.levels {
+			if c := b.cost[n-1][d] + cold; c < b.cost[n][d] {
+				b.cost[n][d], from[n][d] = c, from[n-1][d]
+			}
+		}
+	}
+}
+
+func (b *bounding) least() int32 {
+	best := int32(never)
+	for n := b.lowest; n <= b.most; n++ {
+		for _, c := range b.cost[n][:b.levels] {
+			best = min(best, c)
+		}
+	}
+	return best
+}
