@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/riverqueue/river"
@@ -34,9 +35,36 @@ type Compact struct {
 // Timeout of one job: weeks of history fit.
 func (*Compact) Timeout(*river.Job[CompactArgs]) time.Duration { return 5 * time.Minute }
 
+// compactRounds is how often a job looks again: what was reported while it ran found it running and asked for no other.
+const compactRounds = 20
+
 // Work implements river.Worker.
 func (w *Compact) Work(ctx context.Context, job *river.Job[CompactArgs]) error {
-	return compact(ctx, w.DB, job.Args.Tenant, job.Args.Cluster)
+	return compactUntilClean(ctx, w.DB, job.Args.Tenant, job.Args.Cluster, compactRounds)
+}
+
+// compactUntilClean compacts until nothing new is there, at most so many rounds. Another process may hold the cluster's compaction: that
+// is a round too.
+func compactUntilClean(ctx context.Context, db *store.DB, tenant fleet.TenantID, cluster fleet.ClusterID, rounds int) error {
+	for range rounds {
+		var dirty []fleet.ClusterID
+		err := db.Tenant(ctx, tenant, func(tx *store.Tx) (err error) {
+			dirty, err = store.DirtyClusters(ctx, tx)
+			return err
+		})
+		if err != nil || !slices.Contains(dirty, cluster) {
+			return err
+		}
+		if err := compact(ctx, db, tenant, cluster); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	return nil
 }
 
 // compact goes over the dirty blocks of a cluster once, newest first.
