@@ -16,8 +16,8 @@ type Node struct {
 	Life     fleet.Interval     // To zero: still there
 }
 
-// MaxNodeHours bounds how much history one call of History may walk through.
-const MaxNodeHours = 3_000_000
+// MaxNodeHours bounds how much history one call of History may walk through: about four CPU-seconds.
+const MaxNodeHours = 1_500_000
 
 // History allocates a span hour by hour and hands each statement on, until each returns an error.
 func History(in fleet.Interval, nodes []Node, commitments []Commitment, prices *Prices, each func(Statement) error) error {

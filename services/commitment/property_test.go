@@ -149,6 +149,14 @@ func TestNothingIsUsedTwiceAndNothingIsLost(t *testing.T) {
 		for _, r := range s.Places {
 			taken[r.Commitment] += r.Taken
 		}
+		// What nothing covers costs its price, whatever it is cut into.
+		bare := commitment.Allocate(commitment.Input{Interval: s.Interval, Usage: e.usage})
+		alone := map[string]fleet.Money{}
+		for _, r := range bare.Remainder {
+			if r.Amount != nil {
+				alone[string(r.Cluster)+r.Node] += *r.Amount
+			}
+		}
 		seen := map[place]bool{}
 		for _, u := range e.usage {
 			from, to := u.Running.From, u.Running.To
@@ -159,6 +167,11 @@ func TestNothingIsUsedTwiceAndNothingIsLost(t *testing.T) {
 				to = hour.Add(time.Hour)
 			}
 			ms := to.Sub(from).Milliseconds()
+			if u.Price != nil && ms > 0 && commitment.Eligible(u.Offering) {
+				if d := alone[string(u.Cluster)+u.Node] - u.Price.MulDiv(ms, 3_600_000); d < -1 || d > 1 { // three resources are rounded apart
+					t.Fatalf("%+v costs %s uncovered", u, alone[string(u.Cluster)+u.Node])
+				}
+			}
 			for _, r := range []commitment.Resource{commitment.ResourceMachine, commitment.ResourceCPU, commitment.ResourceMemory, commitment.ResourceGPU} {
 				k := place{u.Cluster, u.Node, "", r}
 				if _, ok := units[k]; !ok {

@@ -256,11 +256,7 @@ func (s State) next(c Candidate) []Part {
 		return []Part{{Basis: basis, Resource: ResourceMachine, SharePPM: million, PerHour: uncovered.Hour, Known: uncovered}}
 	}
 	var parts []Part
-	ls := u.lanes(0, hourMillis, 1)
-	if len(ls) == 0 { // a machine of unknown size
-		return []Part{{Basis: basis, Resource: ResourceMachine, SharePPM: million, PerHour: uncovered.Hour, Known: uncovered}}
-	}
-	for _, l := range ls {
+	for _, l := range u.lanes(0, hourMillis, 1) {
 		for _, acc := range s.ordered(l) {
 			if l.left == 0 {
 				break

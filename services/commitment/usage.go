@@ -110,13 +110,19 @@ func (u *Usage) lanes(from, to, machines int64) []*lane {
 			resource Resource
 			units    int64
 		}{{ResourceCPU, u.Machine.CPUMilli}, {ResourceMemory, u.Machine.MemMiB}, {ResourceGPU, int64(u.Machine.GPUCount) * 1000}} {
-			if r.units > 0 && r.units <= maxUnits {
-				l := base
-				l.resource, l.unit, l.list, l.price = r.resource, r.units, list[i], price[i]
-				out = append(out, fill(l))
+			if r.units <= 0 || r.units > maxUnits {
+				if list[i] != nil && *list[i] != 0 || price[i] != nil && *price[i] != 0 {
+					return []*lane{fill(base)} // it has a price and no size: nothing of it can be told apart
+				}
+				continue
 			}
+			l := base
+			l.resource, l.unit, l.list, l.price = r.resource, r.units, list[i], price[i]
+			out = append(out, fill(l))
 		}
-		return out
+		if len(out) > 0 {
+			return out
+		}
 	}
 	return []*lane{fill(base)}
 }

@@ -11,6 +11,7 @@ import (
 	"plimsoll.dev/services/commitment"
 	"plimsoll.dev/services/fleet"
 	"plimsoll.dev/services/ledger"
+	"plimsoll.dev/services/market"
 	"plimsoll.dev/services/store"
 )
 
@@ -212,4 +213,27 @@ func unusedStatement(rest []commitment.Balance) (s ledger.Statement) {
 		s.NodeCost = s.NodeCost.Add(b.Unused)
 	}
 	return s
+}
+
+// leftOf gives the tenant's prices and what all its clusters leave of its commitments at a moment.
+func leftOf(ctx context.Context, tx *store.Tx, book *market.PriceBook, at time.Time) (*commitment.Prices, commitment.State, error) {
+	own, err := store.TenantPrices(ctx, tx)
+	if err != nil {
+		return nil, commitment.State{}, err
+	}
+	prices := commitment.NewPrices(book, store.Contracts(own))
+	bought, err := store.Commitments(ctx, tx, at, at.Add(time.Second))
+	if err != nil || len(bought) == 0 {
+		return prices, commitment.State{}, err
+	}
+	nodes, err := store.NodeLives(ctx, tx, at, at.Add(time.Second))
+	if err != nil {
+		return nil, commitment.State{}, err
+	}
+	plain := make([]commitment.Commitment, len(bought))
+	for i, c := range bought {
+		plain[i] = c.Commitment
+	}
+	live := commitment.HourInput(fleet.Interval{From: at, To: at.Add(time.Hour)}, nodes, plain, prices)
+	return prices, commitment.Left(at, live.Usage, plain, live.List), nil
 }

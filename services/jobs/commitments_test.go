@@ -9,6 +9,7 @@ import (
 
 	"plimsoll.dev/services/commitment"
 	"plimsoll.dev/services/fleet"
+	"plimsoll.dev/services/market"
 	"plimsoll.dev/services/store"
 )
 
@@ -120,5 +121,42 @@ func TestWithoutCommitmentsNothingChanges(t *testing.T) {
 	e.balanced(usd(t, "0.144"))
 	if n := e.number(`SELECT count(*) FROM cost_hour WHERE tenant_id = $1 AND cluster_id = $2`, e.tenant, store.NoCluster); n != 0 {
 		t.Errorf("%d hours of no cluster", n)
+	}
+}
+
+func TestAReplicaOnWhatIsPaidAlreadyCostsNothingMore(t *testing.T) {
+	t.Parallel()
+	e := newEstate(t)
+	e.node("a", "m5.large", fleet.PurchaseOnDemand, start)
+	e.dataAt(start.Add(90 * time.Minute))
+	w := &PlanWorker{DB: e.db, Prices: market.Catalogue(), Log: e.log}
+	id := fleet.WorkloadID(uuid.NewString())
+	host := store.Host{Offering: fleet.Offering{Cloud: fleet.CloudAWS, Region: "us-east-1", InstanceType: "m5.large", Purchase: fleet.PurchaseOnDemand}}
+	hour := func() *fleet.Money {
+		snapshot := fleet.Snapshot{Now: start.Add(90 * time.Minute), Workloads: []fleet.WorkloadState{{Workload: fleet.Workload{ID: id, CPUMilli: 2000, MemMiB: 8192}}}}
+		e.tx(func(ctx context.Context, tx *store.Tx) error {
+			return w.price(ctx, tx, snapshot, map[fleet.WorkloadID]store.Host{id: host})
+		})
+		return snapshot.Workloads[0].ReplicaHour
+	}
+	want := func(what, price string) {
+		t.Helper()
+		if got := hour(); got == nil || *got != usd(t, price) {
+			t.Errorf("%s: %v, want %s", what, got, price)
+		}
+	}
+	want("without commitments: all of an m5.large", "0.096")
+	e.buy() // the running machine takes the reservation; the plan's 0.10 an hour cover one more (0.06912)
+	want("under the plan", "0")
+	e.node("b", "m5.large", fleet.PurchaseOnDemand, start)
+	want("with 0.03088 left of the plan", "0.053111111")
+	e.node("c", "m5.large", fleet.PurchaseOnDemand, start)
+	want("with nothing left", "0.096")
+	e.exec(`INSERT INTO tenant_price (tenant_id, cloud, region, instance_type, purchase, valid_from, hour_nano, created_by, created_at)
+VALUES ($1, 'aws', '', 'm5.large', 'on_demand', $2, 80000000, 'test', now())`, e.tenant, start)
+	want("at the tenant's own price", "0.08")
+	host.Offering.InstanceType = "none"
+	if got := hour(); got != nil {
+		t.Errorf("a machine of unknown price costs %s", *got)
 	}
 }
