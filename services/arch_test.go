@@ -45,6 +45,7 @@ var plan = map[string]room{
 		modules: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"}},
 	"cloud/azure": {why: "returns numbers and names, not behaviour; knows no other adapter", rooms: []string{"fleet", "cloud"},
 		modules: []string{"github.com/Azure/azure-sdk-for-go/sdk/azcore", "github.com/Azure/azure-sdk-for-go/sdk/azidentity"}},
+	"cloud/gcp":       {why: "returns numbers and names, not behaviour; knows no other adapter", rooms: []string{"fleet", "cloud"}, modules: []string{"golang.org/x/oauth2"}},
 	"cloud/fakecloud": {why: "a test server; no room may import it, only tests do"},
 	"httpapi": {why: "the door for people and agents; never imports jobs", rooms: []string{"fleet", "market", "commitment", "availability", "optimizer", "ledger", "store", "auth", "notify", "wire/plimsoll/agent/v1", "wire/plimsoll/agent/v1/agentv1connect", "wire/frame"},
 		modules: []string{"connectrpc.com/connect", "github.com/danielgtaylor/huma/v2", "github.com/go-chi/chi/v5", "github.com/go-chi/httprate", "github.com/alexedwards/scs/v2", "github.com/prometheus/client_golang", "github.com/klauspost/compress", "github.com/google/uuid", "google.golang.org/protobuf", "golang.org/x/sync"}},

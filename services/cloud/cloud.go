@@ -18,7 +18,7 @@ type InstanceType struct {
 	NetworkMbps  int64  // 0: not told
 	LocalDiskGB  int64  // 0: none, or not told
 	Interconnect string // of machines among each other: efa, infiniband, gpudirect; empty: the network only
-	SpotSold     bool
+	SpotSold     bool   // as far as the cloud tells
 }
 
 // Price is one row of a price list, per machine-hour.

@@ -48,7 +48,7 @@ type listing struct {
 	skipped    map[cloud.SkipReason]int
 }
 
-func subjects() []subject { return []subject{amazon(), microsoft()} }
+func subjects() []subject { return []subject{amazon(), microsoft(), googled()} }
 
 var (
 	quick = cloud.Retry{Attempts: 4, Base: time.Millisecond, Max: 5 * time.Millisecond}
@@ -210,8 +210,9 @@ func TestAPageThatNamesItselfIsAnError(t *testing.T) {
 			failures = append(failures, fakecloud.ForeignLink)
 		}
 		for _, op := range l.operations {
+			failures := failures
 			if slices.Contains(s.partial, op) {
-				failures = append(failures, fakecloud.Partial)
+				failures = append(slices.Clone(failures), fakecloud.Partial)
 			}
 			for _, how := range failures {
 				server := serve(t, s)
