@@ -135,6 +135,7 @@ type Score struct {
 	AvailableNow      float64 // an attempt now gets a machine
 	AvailableNextHour float64 // at some moment of the next hour an attempt gets a machine
 	StockOut          float64 // an attempt now fails: 1 - AvailableNow
+	ReturnsNextHour   float64 // if an attempt now fails: at some moment of the next hour one succeeds
 	SurvivesNextHour  float64 // a machine that runs now, or is had now, still runs in an hour
 	Hazard            float64 // interruptions per machine-hour, mean over the next hour
 
@@ -143,7 +144,7 @@ type Score struct {
 	// Evidence, all faded by age: what is left of the counts now.
 	Attempts, StockOuts, Interruptions, ObservedHours float64
 	LastSeen                                          time.Time // newest event of the offering itself; zero: none
-	PriorShare                                        float64   // how much of the estimate comes from elsewhere: 1 without own evidence
+	PriorShare                                        float64   // how much of the estimate comes from elsewhere, mean of hazard and presence: 1 without own evidence
 	PriceRatio                                        float64   // the last known one; 0: none
 }
 

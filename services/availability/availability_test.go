@@ -241,7 +241,7 @@ func TestLadderWaits(t *testing.T) {
 	if !(good.Expected < dry.Expected && both.Expected < dry.Expected && both.WithinHour > good.WithinHour) {
 		t.Errorf("good %v, dry then good %v, dry %v", good.Expected, both.Expected, dry.Expected)
 	}
-	if good.Expected > 10*time.Minute || good.First < 0.9 || dry.First != 0 {
+	if good.Expected > 2*time.Minute || good.First < 0.9 || dry.First != 0 {
 		t.Errorf("good %+v, dry %+v", good, dry)
 	}
 	withOD := m.ExpectedWait([]fleet.Offering{here, od}, now)

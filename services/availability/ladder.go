@@ -73,8 +73,7 @@ func (m *Model) ExpectedWait(ladder []fleet.Offering, now time.Time) Wait {
 
 // returned is the chance that an offering that was not there is there after a wait.
 func returned(s Score, wait time.Duration) float64 {
-	stillGone := (1 - s.AvailableNextHour) / max(1-s.AvailableNow, 1-sure)
-	return 1 - math.Exp(math.Log(clamp(stillGone, 1e-6, 1))*wait.Hours())
+	return 1 - math.Pow(clamp(1-s.ReturnsNextHour, 1e-6, 1), wait.Hours())
 }
 
 type walker struct {

@@ -29,8 +29,8 @@ func (m *Model) Score(o fleet.Offering, now time.Time) Score {
 	s.AvailableNow = clamp(m.there(&v, now), 1-sure, sure)
 	s.StockOut = 1 - s.AvailableNow
 	thereAge, goneAge := v.ages(now, m.params.PoolHalfLife)
-	back := 1 - v.back.stays(v.backM*exposure(goneAge, goneAge+1, m.params.ReturnFade, m.params.AgeFloor))
-	s.AvailableNextHour = clamp(s.AvailableNow+(1-s.AvailableNow)*back, 0, sure)
+	s.ReturnsNextHour = 1 - v.back.stays(v.backM*exposure(goneAge, goneAge+1, m.params.ReturnFade, m.params.AgeFloor))
+	s.AvailableNextHour = clamp(s.AvailableNow+(1-s.AvailableNow)*s.ReturnsNextHour, 0, sure)
 	s.SurvivesNextHour = v.loss.stays(v.lossMul * exposure(thereAge, thereAge+1, m.params.LossFade, m.params.AgeFloor))
 	s.Hazard = -math.Log(max(s.SurvivesNextHour, 1e-9))
 	s.PriorShare = v.priorShare()
@@ -160,12 +160,12 @@ func (v *view) ages(now time.Time, halfLife float64) (there, gone float64) {
 	return kept*there + (1-kept)*referenceAge, kept*gone + (1-kept)*referenceAge
 }
 
-// priorShare is how much of the better known of the two rates is not the offering's own.
+// priorShare is how much of the hazard and of the usual share of good hours is not the offering's own, in the mean.
 func (v *view) priorShare() float64 {
 	c := v.pool.Counts
 	loss := (v.loss.scale - c.ThereExp) / v.loss.scale
-	back := (v.back.scale - c.GoneExp) / v.back.scale
-	return clamp(min(loss, back), 0, 1)
+	hours := presenceHours / (c.ThereHour + c.GoneHour + presenceHours)
+	return clamp((loss+hours)/2, 0, 1)
 }
 
 func clamp(v, lo, hi float64) float64 { return min(max(v, lo), hi) }

@@ -126,6 +126,18 @@ func (t *Trace) FirstHalf() fleet.Interval {
 	return fleet.Interval{From: from, To: from.Add(to.Sub(from) / 2)}
 }
 
+// Covers tells whether the trace has looks within the span.
+func (t *Trace) Covers(span fleet.Interval) bool {
+	for _, c := range t.campaigns {
+		for _, s := range c.series {
+			if s.start.Before(span.To) && s.start.Add(time.Duration(len(s.values))*s.gap).After(span.From) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 type builder struct {
 	trace     *Trace
 	series    map[string]*series

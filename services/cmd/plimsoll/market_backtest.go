@@ -53,6 +53,9 @@ func marketBacktest(_ context.Context, args []string, stdout, stderr io.Writer) 
 		fmt.Fprintf(stderr, "%d rows left out in all\n", trace.BadCount)
 	}
 	opt := backtest.Options{Params: availability.DefaultParams(), Fit: fittedOn, Every: *every}
+	if !trace.Covers(opt.Fit) { // another trace: its own beginning serves the fitted baselines
+		opt.Fit = trace.FirstHalf()
+	}
 	if *fit {
 		opt.Fit = trace.FirstHalf()
 		if opt.Params, err = backtest.Fit(trace, opt.Fit, opt.Params); err != nil {
@@ -105,7 +108,7 @@ func openLooks(path string) (*backtest.Trace, error) {
 }
 
 func printBacktest(w io.Writer, r backtest.Report) error {
-	fmt.Fprintf(w, "%d rows, %d left out. Not scored (parameters and fitted baselines come from there): %s to %s.\n", r.Rows, r.BadCount, r.FitFrom, r.FitTo)
+	fmt.Fprintf(w, "%d rows, %d left out. Not scored, since fitted baselines (and parameters, unless another trace is given) come from there: %s to %s.\n", r.Rows, r.BadCount, r.FitFrom, r.FitTo)
 	fmt.Fprintf(w, "Parameters: %+v\n\nBrier scores, lower is better, all campaigns outside that span:\n\n", r.Params)
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
 	head := func(first string) {
