@@ -44,8 +44,8 @@ type nodeHour struct {
 // loadPaid returns nil when the tenant has no commitments in these hours. Otherwise the transaction holds the tenant's commitments until it
 // ends, so that two clusters cannot claim the same hour.
 func (w *CloseHour) loadPaid(ctx context.Context, tx *store.Tx, cluster fleet.ClusterID, own []store.TenantPrice, from, to time.Time) (*paid, error) {
-	any, err := store.Commitments(ctx, tx, from, to)
-	if err != nil || len(any) == 0 {
+	some, err := store.Commitments(ctx, tx, from, to)
+	if err != nil || len(some) == 0 {
 		return nil, err
 	}
 	if err := store.LockCommitments(ctx, tx); err != nil {
@@ -170,7 +170,8 @@ func (c *nodeCost) source() string {
 	return "commitment " + strings.Join(names, ", ") + more
 }
 
-// save keeps what closed hours took and left.
+// save keeps what closed hours took and left. What an hour left is written when a cluster closes it, and again when a late machine takes
+// some of it: a commitment that is bought, changed or deleted later does not reach back.
 func (p *paid) save(ctx context.Context, tx *store.Tx, due []dueHour) error {
 	var costed []store.CostedHour
 	for _, d := range due {
@@ -181,9 +182,12 @@ func (p *paid) save(ctx context.Context, tx *store.Tx, due []dueHour) error {
 		if err := store.SaveClaims(ctx, tx, d.from, h.claims); err != nil {
 			return err
 		}
+		was, ok := p.unused[d.from]
+		if slices.Contains(p.settled[d.from].Closed, p.cluster) && (!ok || len(h.claims) == 0) {
+			continue
+		}
 		c := store.CostedHour{Hour: d.from, Statement: unusedStatement(h.rest)}
 		c.ContentHash = contentHash(c.Statement)
-		was, ok := p.unused[d.from]
 		if !ok && len(c.Statement.Lines) == 0 || ok && slices.Equal(was.ContentHash, c.ContentHash) {
 			continue
 		}

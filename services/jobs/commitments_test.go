@@ -112,6 +112,30 @@ func TestASilentClusterHoldsNoCommitments(t *testing.T) {
 	e.wantClosed("alone", start, "commitment_unused", "0.10")
 }
 
+func TestCommitmentsBoughtOrDeletedLaterDoNotReachBack(t *testing.T) {
+	t.Parallel()
+	e := newEstate(t)
+	e.node("a", "m5.large", fleet.PurchaseOnDemand, start)
+	e.dataAt(start.Add(90 * time.Minute))
+	e.catchUp()
+	e.buy()
+	again := func() {
+		t.Helper()
+		if err := e.closer.CatchUp(context.Background(), CloseHourArgs{Tenant: e.tenant, Cluster: e.cluster, Since: start}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again()
+	e.wantClosed("closed before it was written down", start, "", "0.096")
+	e.dataAt(start.Add(2*time.Hour + 30*time.Minute))
+	again()
+	e.wantClosed("closed since", start.Add(time.Hour), "", "0.16")
+	e.exec(`UPDATE commitment SET deleted_at = now() WHERE tenant_id = $1 AND ref = 'sp'`, e.tenant)
+	again()
+	e.wantClosed("deleted", start.Add(time.Hour), "", "0.16")
+	e.wantClosed("deleted", start.Add(time.Hour), "commitment_unused", "0.10")
+}
+
 func TestWithoutCommitmentsNothingChanges(t *testing.T) {
 	t.Parallel()
 	e := newEstate(t)
