@@ -49,5 +49,9 @@ CREATE TABLE availability_state (
 );
 SELECT app_isolate('availability_state', 'SELECT, INSERT, UPDATE, DELETE');
 
+-- Events name their node; without this each would look through all nodes that the cluster ever had.
+CREATE INDEX node_name ON node (tenant_id, cluster_id, name, started_at);
+
 -- +goose Down
+DROP INDEX node_name;
 DROP TABLE availability_state, availability_event, availability_cursor, availability_head;

@@ -89,7 +89,9 @@ func zoneOf(words []string, own, known []poolOffering) (zone, region string, clo
 	}
 	for _, p := range all {
 		r := p.offering.Region
-		i := slices.IndexFunc(words, func(w string) bool { return r != "" && strings.HasPrefix(w, r) && len(w) > len(r) && len(w) <= len(r)+2 })
+		i := slices.IndexFunc(words, func(w string) bool {
+			return r != "" && strings.HasPrefix(w, r) && len(w) > len(r) && len(w) <= len(r)+2
+		})
 		if i >= 0 {
 			return words[i], r, p.offering.Cloud
 		}

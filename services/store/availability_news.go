@@ -68,7 +68,7 @@ SELECT e.at, e.stream, e.epoch, e.seq, e.position, e.kind, e.object, e.reason, e
   coalesce(n.zone, ''), coalesce(n.instance_type, ''), coalesce(n.purchase, ''), coalesce(alike.n, 0)
 FROM cluster_event e
 LEFT JOIN LATERAL (
-  SELECT * FROM node n WHERE e.object = 'Node/' || n.name AND n.tenant_id = e.tenant_id AND n.cluster_id = e.cluster_id
+  SELECT * FROM node n WHERE n.name = substr(e.object, 6) AND n.tenant_id = e.tenant_id AND n.cluster_id = e.cluster_id
     AND n.started_at <= e.at AND (n.ended_at IS NULL OR n.ended_at >= e.at - interval '15 minutes')
   ORDER BY n.started_at DESC, n.uid LIMIT 1
 ) n ON e.object LIKE 'Node/%'
