@@ -11,7 +11,7 @@ export type Aggregate = (typeof AGGREGATES)[number];
 export const IDLES = ["separate", "shared"] as const;
 export type Idle = (typeof IDLES)[number];
 
-export type CostKind = "workload" | "idle" | "overhead" | "residual" | "all";
+export type CostKind = "workload" | "idle" | "overhead" | "residual" | "commitment_unused" | "all";
 
 export interface Allocation {
   key: string;

@@ -141,6 +141,60 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/availability": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * How likely offerings are to be had and kept
+         * @description All offerings that the tenant has tried or run, by cloud, region, type, zone and purchase. A query that names one offering whole gets it also if nobody has tried it: from its region, type and the published bands.
+         */
+        get: operations["list-availability"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/availability/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What was seen of one offering over time */
+        get: operations["availability-history"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/availability/ladder": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Expected time until a ladder of offerings gives a machine */
+        get: operations["availability-ladder"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/budgets": {
         parameters: {
             query?: never;
@@ -278,6 +332,127 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/commitments": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List reservations, plans and committed use */
+        get: operations["list-commitments"];
+        put?: never;
+        /** Write down a commitment; the same again has no effect */
+        post: operations["create-commitment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/commitments/coverage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What share of eligible usage commitments cover */
+        get: operations["commitment-coverage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/commitments/expiries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What ends when */
+        get: operations["commitment-expiries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/commitments/import": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Import commitments from CSV or JSON, all or none */
+        post: operations["import-commitments"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/commitments/recommendations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What to reserve, by the tenant's own history */
+        get: operations["commitment-recommendations"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/commitments/utilisation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What of the commitments is used and unused */
+        get: operations["commitment-utilisation"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/commitments/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get a commitment */
+        get: operations["get-commitment"];
+        put?: never;
+        post?: never;
+        /** Take a commitment out of everything that is not costed yet */
+        delete: operations["delete-commitment"];
         options?: never;
         head?: never;
         patch?: never;
@@ -559,6 +734,108 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/prices/explain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What the next machine of an offering costs, part by part */
+        get: operations["explain-price"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/prices/spot": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Spot price of a machine type over time, per zone */
+        get: operations["get-spot-history"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/prices/spot/cheapest": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What Spot machines cost at a moment, cheapest per GPU first */
+        get: operations["list-cheapest-spot"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/prices/spot/markets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Machine types and regions that there is a price history of */
+        get: operations["list-spot-markets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/prices/spot/quarantine": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Prices that were not believed, newest first */
+        get: operations["list-quarantined-prices"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/prices/spot/stats": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Level, discount and steadiness of Spot prices, per pool */
+        get: operations["get-spot-stats"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/webhooks": {
         parameters: {
             query?: never;
@@ -766,6 +1043,27 @@ export interface components {
             /** @enum {string} */
             role: "owner" | "admin" | "operator" | "finance" | "viewer";
         };
+        AdviceLevel: {
+            /**
+             * Format: double
+             * @description share of the span in which at least that many ran
+             */
+            busy: number;
+            buy: boolean;
+            /** @description busy x [A p_spot + (1 - A) p_od] */
+            instead_hour: components["schemas"]["Money"];
+            /**
+             * Format: int64
+             * @description the k-th machine of the type
+             */
+            level: number;
+            reserved_hour: components["schemas"]["Money"];
+            /**
+             * Format: double
+             * @description A, the share of its time in which Spot serves the level
+             */
+            spot_available: number;
+        };
         AgentLimits: {
             frozen: boolean;
             /** Format: int64 */
@@ -813,7 +1111,7 @@ export interface components {
              * @description all: a grouping that does not tell kinds apart
              * @enum {string}
              */
-            kind: "workload" | "idle" | "overhead" | "residual" | "all";
+            kind: "workload" | "idle" | "overhead" | "residual" | "commitment_unused" | "all";
             memory: components["schemas"]["Money"];
             /** @description for people: the workload's key, the cluster's name, else the key */
             name: string;
@@ -1088,6 +1386,240 @@ export interface components {
             items: components["schemas"]["Cluster"][] | null;
             next_cursor?: string;
         };
+        Commitment: {
+            /** Format: date-time */
+            changed_at: string;
+            cloud: string;
+            /** Format: date-time */
+            created_at: string;
+            created_by: string;
+            /**
+             * Format: date-time
+             * @description exclusive; null: until cancelled
+             */
+            ends_at: string | null;
+            family?: string;
+            gpu_model?: string;
+            /** @description amortised: upfront over the term, plus what is paid per hour */
+            hour_cost: components["schemas"]["Money"];
+            /** @description null: no spend plan */
+            hourly_commitment: components["schemas"]["Money"];
+            /** Format: uuid */
+            id: string;
+            instance_type?: string;
+            kind: string;
+            owner?: string;
+            /**
+             * Format: double
+             * @description machines, vCPUs, GiB or GPUs; 0 of a spend plan
+             */
+            quantity: number;
+            /**
+             * Format: int64
+             * @description how many rates it has
+             */
+            rates: number;
+            recurring_hour: components["schemas"]["Money"];
+            ref: string;
+            region?: string;
+            /**
+             * @description what quantity counts
+             * @enum {string}
+             */
+            resource: "machine" | "vcpu" | "memory" | "gpu";
+            /** @enum {string} */
+            source: "api" | "csv" | "json";
+            /** Format: date-time */
+            starts_at: string;
+            /** @enum {string} */
+            state: "upcoming" | "active" | "expired";
+            upfront: components["schemas"]["Money"];
+            zone?: string;
+        };
+        "Commitment-expiriesResponse": {
+            /** Format: date-time */
+            data_now: string;
+            /** @description soonest first */
+            items: components["schemas"]["CommitmentExpiry"][] | null;
+        };
+        CommitmentAdvice: {
+            /**
+             * @description own_nodes: how much of a level's time Spot machines carried it
+             * @enum {string}
+             */
+            availability_source: "own_nodes" | "asked";
+            /**
+             * Format: int64
+             * @description machines to reserve on top of what is owned; 0: none
+             */
+            buy: number;
+            cloud: string;
+            instance_type: string;
+            /** @description from the first that is not owned to the first not worth buying; at most 200 */
+            levels: components["schemas"]["AdviceLevel"][] | null;
+            on_demand_hour: components["schemas"]["Money"];
+            /**
+             * Format: int64
+             * @description machines of this type that commitments reserve at the span's end
+             */
+            owned: number;
+            region: string;
+            /** @description per machine, amortised */
+            reserved_hour: components["schemas"]["Money"];
+            /**
+             * @description own: what the newest commitment of this type costs; assumed: the discount that was asked for
+             * @enum {string}
+             */
+            reserved_source: "own" | "assumed";
+            /** @description mean, 730 hours, if the next month is like the span */
+            saving_month: components["schemas"]["Money"];
+            /** @description null: unknown; Spot is then no alternative */
+            spot_hour: components["schemas"]["Money"];
+        };
+        CommitmentAdviceAnswer: {
+            /** Format: date-time */
+            from: string;
+            /** @description largest saving first, then what is nearest to worth it; at most 200 */
+            items: components["schemas"]["CommitmentAdvice"][] | null;
+            saving_month: components["schemas"]["Money"];
+            /** Format: date-time */
+            to: string;
+        };
+        CommitmentCoverage: {
+            /**
+             * Format: double
+             * @description of all of it; null without eligible usage
+             */
+            coverage: number | null;
+            /** Format: date-time */
+            from: string;
+            /** @description dearest first */
+            items: components["schemas"]["CoverageRow"][] | null;
+            /**
+             * Format: date-time
+             * @description exclusive
+             */
+            to: string;
+        };
+        CommitmentExpiry: {
+            /**
+             * Format: int64
+             * @description full days, of data time
+             */
+            days_left: number;
+            /** Format: date-time */
+            ends_at: string;
+            hour_cost: components["schemas"]["Money"];
+            id: string;
+            kind: string;
+            /** @description amortised cost of the rest of the term */
+            left: components["schemas"]["Money"];
+            owner?: string;
+            ref: string;
+        };
+        CommitmentImport: {
+            /** Format: int64 */
+            added: number;
+            /**
+             * Format: int64
+             * @description their ref was known with other content
+             */
+            changed: number;
+            /** Format: int64 */
+            unchanged: number;
+        };
+        CommitmentRecord: {
+            currency?: string;
+            /** @description of a spend plan, off the on-demand price, where no rate says otherwise */
+            discount_percent?: string;
+            /** @description date or time, exclusive; only a capacity reservation may lack it */
+            ends_at?: string;
+            /** @description m5 of an EC2 Instance Savings Plan, n2 of a resource commitment */
+            family?: string;
+            gpu_model?: string;
+            /** @description of a spend plan, at discounted rates */
+            hourly_commitment?: string;
+            instance_type?: string;
+            /** @enum {string} */
+            kind: "aws_capacity_block" | "aws_capacity_reservation" | "aws_zonal_ri" | "aws_regional_ri" | "aws_ec2_instance_sp" | "aws_compute_sp" | "azure_reservation" | "azure_savings_plan" | "gcp_resource_cud" | "gcp_flexible_cud";
+            /** @description team that bears what is unused */
+            owner?: string;
+            /** @description machines, vCPUs, GiB or GPUs */
+            quantity?: string;
+            /**
+             * @description of a spend plan
+             * @example p5.48xlarge@us-east-1=60.10; m5.*=28%
+             */
+            rates?: string;
+            /**
+             * @description of an Azure reservation with instance size flexibility
+             * @example Standard_D2s_v3=1; Standard_D4s_v3=2
+             */
+            ratios?: string;
+            /** @description per hour, of the whole quantity */
+            recurring_hour?: string;
+            /** @description the provider's id, or your own; unique */
+            ref: string;
+            region?: string;
+            /**
+             * @description of a Google resource commitment
+             * @enum {string}
+             */
+            resource?: "vcpu" | "memory" | "gpu";
+            /**
+             * @description of a regional RI; default: as the family is sold
+             * @enum {string}
+             */
+            size_flexible?: "true" | "false";
+            /** @description date or time, UTC */
+            starts_at: string;
+            /** @description once, for the whole term */
+            upfront?: string;
+            zone?: string;
+        };
+        CommitmentUse: {
+            /** @description amortised; zero of a capacity reservation, whose machines are billed themselves */
+            bought: components["schemas"]["Money"];
+            /**
+             * Format: double
+             * @description of the span in which it ran
+             */
+            hours: number;
+            id: string;
+            kind: string;
+            /** @description what the covered usage would have cost on demand; null: some of it has no list price */
+            listed: components["schemas"]["Money"];
+            owner?: string;
+            ref: string;
+            /** @description listed less bought; negative when too much is unused */
+            savings: components["schemas"]["Money"];
+            unused: components["schemas"]["Money"];
+            used: components["schemas"]["Money"];
+            /**
+             * Format: double
+             * @description used over bought; null when it did not run
+             */
+            utilisation: number | null;
+        };
+        CommitmentUtilisation: {
+            bought: components["schemas"]["Money"];
+            /** Format: date-time */
+            from: string;
+            /** @description most unused money first */
+            items: components["schemas"]["CommitmentUse"][] | null;
+            /**
+             * Format: date-time
+             * @description exclusive
+             */
+            to: string;
+            unused: components["schemas"]["Money"];
+            used: components["schemas"]["Money"];
+            /**
+             * Format: double
+             * @description used over bought, in money; null when nothing was bought
+             */
+            utilisation: number | null;
+        };
         CostPoint: {
             amount: components["schemas"]["Money"];
             /** Format: date-time */
@@ -1096,7 +1628,7 @@ export interface components {
         CostSeries: {
             key: string;
             /** @enum {string} */
-            kind: "workload" | "idle" | "overhead" | "residual" | "all";
+            kind: "workload" | "idle" | "overhead" | "residual" | "commitment_unused" | "all";
             name: string;
             /** @description one per step, without gaps */
             points: components["schemas"]["CostPoint"][] | null;
@@ -1110,7 +1642,7 @@ export interface components {
             forecast: components["schemas"]["Money"];
             /**
              * Format: double
-             * @description idle and overhead over all, of this month
+             * @description idle over all, of this month
              */
             idle_share: number;
             /**
@@ -1143,6 +1675,29 @@ export interface components {
              * @description exclusive
              */
             to: string;
+        };
+        CoverageRow: {
+            cloud: string;
+            /**
+             * Format: double
+             * @description covered over eligible, at on-demand prices where all have one, else in hours
+             */
+            coverage: number | null;
+            /** @description of the covered usage at list prices */
+            covered_cost: components["schemas"]["Money"];
+            /** Format: double */
+            covered_hours: number;
+            /**
+             * Format: double
+             * @description machine-hours that are not Spot; on Google a machine counts once per resource
+             */
+            eligible_hours: number;
+            family: string;
+            /** @description of the eligible usage at list prices */
+            on_demand_cost: components["schemas"]["Money"];
+            region: string;
+            /** @description some of it has no list price, and is not in the amounts */
+            unlisted: boolean;
         };
         "Create-webhookRequest": {
             name: string;
@@ -1344,6 +1899,19 @@ export interface components {
             items: components["schemas"]["ClusterEvent"][] | null;
             next_cursor?: string;
         };
+        "Get-spot-statsResponse": {
+            /** Format: date-time */
+            from: string;
+            /** @description cheapest per GPU first; pools without a Spot price in the window last */
+            items: components["schemas"]["SpotPoolStats"][] | null;
+            /** Format: date-time */
+            to: string;
+            /**
+             * Format: int64
+             * @description before the limit
+             */
+            total: number;
+        };
         Instance: {
             arch: string;
             cloud: string;
@@ -1370,6 +1938,14 @@ export interface components {
             /** @description per hour; null: unknown */
             spot: components["schemas"]["Money"];
         };
+        KnownPrice: {
+            /** Format: date-time */
+            as_of: string | null;
+            /** @description null: unknown */
+            hour: components["schemas"]["Money"];
+            source?: string;
+            stale: boolean;
+        };
         LastDecision: {
             /** Format: date-time */
             at: string;
@@ -1395,6 +1971,14 @@ export interface components {
         "List-budgetsResponse": {
             items: components["schemas"]["Budget"][] | null;
         };
+        "List-cheapest-spotResponse": {
+            /** Format: date-time */
+            at: string;
+            items: components["schemas"]["SpotOffer"][] | null;
+        };
+        "List-commitmentsResponse": {
+            items: components["schemas"]["Commitment"][] | null;
+        };
         "List-own-pricesResponse": {
             items: components["schemas"]["OwnPrice"][] | null;
         };
@@ -1403,6 +1987,13 @@ export interface components {
         };
         "List-policy-versionsResponse": {
             items: components["schemas"]["PolicyVersion"][] | null;
+        };
+        "List-quarantined-pricesResponse": {
+            items: components["schemas"]["QuarantinedPrice"][] | null;
+        };
+        "List-spot-marketsResponse": {
+            /** @description by cloud, region and type */
+            items: components["schemas"]["SpotMarket"][] | null;
         };
         "List-webhook-deliveriesResponse": {
             items: components["schemas"]["Delivery"][] | null;
@@ -1863,6 +2454,63 @@ export interface components {
             document: string;
             name: string;
         };
+        PriceExplained: {
+            /** Format: date-time */
+            at: string;
+            cloud: string;
+            /** @description set by the tenant for this purchase option */
+            contracted: components["schemas"]["KnownPrice"];
+            instance_type: string;
+            /** @description on demand */
+            list: components["schemas"]["KnownPrice"];
+            /** @description of the last machine; they add up to per_hour */
+            parts: components["schemas"]["PricePart"][] | null;
+            /** @description of the last of quantity machines, on top of what is already paid; null: unknown */
+            per_hour: components["schemas"]["Money"];
+            purchase: string;
+            /** Format: int64 */
+            quantity: number;
+            region: string;
+            /**
+             * Format: int64
+             * @description machines of all clusters whose use of commitments was taken off first
+             */
+            running: number;
+            /** @description of the moment, whatever purchase was asked for */
+            spot: components["schemas"]["KnownPrice"];
+            /** @description a price it rests on is old, and may be wrong by now */
+            stale: boolean;
+            /** @description of all of them; null: unknown */
+            total_hour: components["schemas"]["Money"];
+            zone?: string;
+        };
+        PricePart: {
+            /** Format: date-time */
+            as_of: string | null;
+            /** @enum {string} */
+            basis: "commitment" | "contracted" | "list" | "spot" | "unknown";
+            /** @description its ref */
+            commitment?: string;
+            commitment_id?: string;
+            /**
+             * Format: double
+             * @description how many such machines the commitment still covered before this one; null: not from a commitment
+             */
+            left_machines: number | null;
+            /** @description of a spend plan before this machine, per hour */
+            left_spend: components["schemas"]["Money"];
+            /** @description 0 for what is paid already; null: unknown */
+            per_hour: components["schemas"]["Money"];
+            /** @enum {string} */
+            resource: "machine" | "vcpu" | "memory" | "gpu";
+            /**
+             * Format: double
+             * @description of the machine, or of that resource of it
+             */
+            share: number;
+            source?: string;
+            stale: boolean;
+        };
         "Put-own-priceRequest": {
             /** @enum {string} */
             cloud: "aws" | "azure" | "gcp" | "onprem";
@@ -1885,6 +2533,24 @@ export interface components {
         "Put-policyRequest": {
             /** @description YAML */
             document: string;
+        };
+        QuarantinedPrice: {
+            /** Format: date-time */
+            at: string;
+            /** @description what it was held against */
+            expected: components["schemas"]["Money"];
+            /** Format: date-time */
+            found_at: string;
+            /** Format: int64 */
+            id: number;
+            /** @description as the source wrote it; empty: none */
+            on_demand: string;
+            pool: components["schemas"]["SpotPool"];
+            /** @enum {string} */
+            reason: "not_positive" | "not_a_number" | "too_high" | "currency" | "off_history" | "off_on_demand" | "off_catalogue" | "conflict";
+            source: string;
+            /** @description as the source wrote it; empty: none */
+            spot: string;
         };
         "Recompute-decisionResponse": {
             /** @description the stored input gives the stored decision, byte for byte */
@@ -1925,6 +2591,292 @@ export interface components {
              * @description 1: real time
              */
             speed: number;
+        };
+        SpotHistory: {
+            /** @description of the region asked for; null without a region */
+            catalogue_on_demand: components["schemas"]["Money"];
+            catalogue_source?: string;
+            /** @description stands in where there is no series */
+            catalogue_spot: components["schemas"]["Money"];
+            currency: string;
+            /** Format: date-time */
+            from: string;
+            /** @description null: not in the catalogue */
+            machine: components["schemas"]["SpotMachine"];
+            /** @description by region and zone */
+            series: components["schemas"]["SpotSeries"][] | null;
+            /** Format: int64 */
+            step_seconds: number;
+            /** Format: date-time */
+            to: string;
+        };
+        SpotMachine: {
+            /** Format: int64 */
+            cpu_milli: number;
+            /** Format: int64 */
+            gpu_count: number;
+            /**
+             * Format: int64
+             * @description of one GPU
+             */
+            gpu_memory_mib: number;
+            gpu_model?: string;
+            /** Format: int64 */
+            mem_mib: number;
+        };
+        SpotMarket: {
+            cloud: string;
+            instance_type: string;
+            /** @description null: not in the catalogue */
+            machine: components["schemas"]["SpotMachine"];
+            product: string;
+            region: string;
+            /** Format: date-time */
+            seen_at: string;
+            /** @description an empty name: one price for the region */
+            zones: string[] | null;
+        };
+        SpotOffer: {
+            /**
+             * Format: double
+             * @description 1 - price / on demand
+             */
+            discount: number | null;
+            machine: components["schemas"]["SpotMachine"];
+            on_demand: components["schemas"]["Money"];
+            /** @description what offers are ranked by; null: no GPU, ranked by the machine's price */
+            per_gpu: components["schemas"]["Money"];
+            pool: components["schemas"]["SpotPool"];
+            quote: components["schemas"]["SpotQuote"];
+        };
+        SpotPoint: {
+            /**
+             * Format: date-time
+             * @description beginning of the step
+             */
+            at: string;
+            /** @description weighted by time */
+            avg: string | null;
+            /** @description null: no Spot at the step's end */
+            last: string | null;
+            max: string | null;
+            min: string | null;
+            /** @description at the step's end, from the same source, else the catalogue's */
+            on_demand: string | null;
+        };
+        SpotPool: {
+            cloud: string;
+            instance_type: string;
+            /**
+             * @description accelerator: the price of the accelerator alone
+             * @example Linux/UNIX
+             */
+            product: string;
+            region: string;
+            /** @description empty: the price holds for the region */
+            zone: string;
+        };
+        SpotPoolStats: {
+            /**
+             * Format: double
+             * @description as seen: changes between two looks are not
+             */
+            changes_per_day: number;
+            /**
+             * Format: double
+             * @description 1 - level / on demand
+             */
+            discount: number | null;
+            /**
+             * Format: double
+             * @description of at least one step of more than a tenth within a day
+             */
+            jump_probability: number | null;
+            /** @description at the window's end; null: no Spot then */
+            last: components["schemas"]["Money"];
+            /** @description mean over the listed time, per machine-hour */
+            level: components["schemas"]["Money"];
+            /**
+             * Format: double
+             * @description of the window, with a Spot price
+             */
+            listed_share: number;
+            /** @description null: not in the catalogue */
+            machine: components["schemas"]["SpotMachine"];
+            max: components["schemas"]["Money"];
+            min: components["schemas"]["Money"];
+            /** @description mean over the listed time; the catalogue's where the source lists none */
+            on_demand: components["schemas"]["Money"];
+            /** @description the level, per GPU */
+            per_gpu: components["schemas"]["Money"];
+            pool: components["schemas"]["SpotPool"];
+            /** Format: date-time */
+            seen_at: string;
+            source: string;
+            /**
+             * Format: double
+             * @description standard deviation of the logarithm's daily change
+             */
+            volatility: number | null;
+        };
+        SpotQuote: {
+            /**
+             * Format: date-time
+             * @description since when the price holds, or the catalogue's date
+             */
+            at: string;
+            /** @description per machine-hour; null: no Spot there, or unknown */
+            price: components["schemas"]["Money"];
+            source: string;
+            /** @description nobody was heard for over 26 hours: it may be wrong by now */
+            stale: boolean;
+        };
+        SpotSeries: {
+            /** @description the newest price, whatever the range */
+            newest: components["schemas"]["SpotQuote"];
+            points: components["schemas"]["SpotPoint"][] | null;
+            pool: components["schemas"]["SpotPool"];
+        };
+        Supply: {
+            /**
+             * Format: date-time
+             * @description an attempt before then is not worth its trouble; null: none
+             */
+            backoff_until: string | null;
+            cloud: string;
+            evidence: components["schemas"]["SupplyEvidence"];
+            /**
+             * Format: double
+             * @description mean time to a machine without its boot; 86400: not within a day
+             */
+            expected_seconds_to_capacity: number;
+            /**
+             * Format: double
+             * @description interruptions per machine-hour over the next hour
+             */
+            hazard: number;
+            instance_type: string;
+            /**
+             * Format: double
+             * @description 0 to 1: at some moment of the next hour an attempt gets a machine
+             */
+            p_available_next_hour: number;
+            /**
+             * Format: double
+             * @description 0 to 1: an attempt now gets a machine
+             */
+            p_available_now: number;
+            /**
+             * Format: double
+             * @description 0 to 1: a machine of it still runs in an hour
+             */
+            p_survives_next_hour: number;
+            /**
+             * Format: double
+             * @description Spot over on-demand price; null: unknown
+             */
+            price_ratio: number | null;
+            /**
+             * Format: double
+             * @description 0 to 1: how much of the estimate is not from the offering's own evidence
+             */
+            prior_share: number;
+            /** @enum {string} */
+            purchase: "on_demand" | "spot" | "reserved";
+            region: string;
+            zone: string;
+        };
+        SupplyEvidence: {
+            /** Format: double */
+            attempts: number;
+            /** Format: int64 */
+            failures_in_a_row: number;
+            /**
+             * Format: double
+             * @description in whole pools: the loss of two of four machines is one half
+             */
+            interruptions: number;
+            /**
+             * Format: date-time
+             * @description data time; null: never
+             */
+            last_seen: string | null;
+            /** Format: double */
+            observed_hours: number;
+            /** Format: double */
+            stock_outs: number;
+        };
+        SupplyHistory: {
+            /** Format: date-time */
+            from: string;
+            /** @description steps without any event are left out */
+            items: components["schemas"]["SupplyStep"][] | null;
+            /** Format: int64 */
+            step_seconds: number;
+            /** Format: date-time */
+            to: string;
+        };
+        SupplyList: {
+            /**
+             * Format: date
+             * @description of the published interruption bands behind the prior
+             */
+            bands_date: string;
+            /**
+             * Format: date-time
+             * @description the moment the scores are for
+             */
+            data_now: string;
+            /** @description at most 2000 */
+            items: components["schemas"]["Supply"][] | null;
+            /** Format: int64 */
+            total: number;
+        };
+        SupplyStep: {
+            /**
+             * Format: date-time
+             * @description beginning of the step
+             */
+            at: string;
+            /**
+             * Format: int64
+             * @description machines that ended without the cloud's doing
+             */
+            given_back: number;
+            /**
+             * Format: int64
+             * @description machines that appeared
+             */
+            had: number;
+            /**
+             * Format: int64
+             * @description machines taken without a notice
+             */
+            lost: number;
+            /**
+             * Format: int64
+             * @description machines under notice
+             */
+            notices: number;
+            /** Format: int64 */
+            stock_outs: number;
+        };
+        SupplyWait: {
+            /** Format: date-time */
+            data_now: string;
+            /**
+             * Format: double
+             * @description mean, without boot; 86400: not within a day
+             */
+            expected_seconds_to_capacity: number;
+            /**
+             * Format: double
+             * @description chance that one of the rungs gives a machine at once
+             */
+            p_first_pass: number;
+            /** Format: double */
+            p_within_hour: number;
+            rungs: components["schemas"]["Supply"][] | null;
         };
         Timeline: {
             /** @description scale-ups and scale-downs, and capped holds; newest 500 */
@@ -2540,6 +3492,199 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "list-availability": {
+        parameters: {
+            query?: {
+                /** @description empty: all */
+                cloud?: "aws" | "azure" | "gcp";
+                /** @description empty: all */
+                region?: string;
+                /** @description empty: all */
+                zone?: string;
+                /** @description empty: all */
+                instance_type?: string;
+                /** @description empty: all */
+                purchase?: "on_demand" | "spot" | "reserved";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SupplyList"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "availability-history": {
+        parameters: {
+            query: {
+                cloud: "aws" | "azure" | "gcp";
+                region: string;
+                zone: string;
+                instance_type: string;
+                purchase?: "on_demand" | "spot" | "reserved";
+                /** @description default: a week before to */
+                from?: string;
+                /** @description default: data now */
+                to?: string;
+                step_seconds?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SupplyHistory"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "availability-ladder": {
+        parameters: {
+            query: {
+                /** @description cloud/region/zone/instance_type/purchase, in the order of trying; repeat the parameter */
+                rung: string[] | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SupplyWait"];
+                };
             };
             /** @description Unauthorized */
             401: {
@@ -3483,6 +4628,620 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["NodeListBody"];
                 };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "list-commitments": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List-commitmentsResponse"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "create-commitment": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CommitmentRecord"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Commitment"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "commitment-coverage": {
+        parameters: {
+            query?: {
+                /** @description default: 7 days before to */
+                from?: string;
+                /** @description default: the tenant's data now; at most 92 days after from */
+                to?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CommitmentCoverage"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "commitment-expiries": {
+        parameters: {
+            query?: {
+                /** @description how far to look ahead */
+                days?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Commitment-expiriesResponse"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "import-commitments": {
+        parameters: {
+            query?: never;
+            header?: {
+                "Content-Type"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    [key: string]: unknown;
+                }[];
+                "application/octet-stream": string;
+                "text/csv": string;
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CommitmentImport"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unsupported Media Type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "commitment-recommendations": {
+        parameters: {
+            query?: {
+                /** @description default: 7 days before to */
+                from?: string;
+                /** @description default: the tenant's data now; at most 92 days after from */
+                to?: string;
+                /** @description assumed off the on-demand price for types of which the tenant has no commitment */
+                reserved_discount_percent?: number;
+                /** @description of each Spot machine, 0 to 1; -1: as the tenant's own machines showed */
+                spot_availability?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CommitmentAdviceAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "commitment-utilisation": {
+        parameters: {
+            query?: {
+                /** @description default: 7 days before to */
+                from?: string;
+                /** @description default: the tenant's data now; at most 92 days after from */
+                to?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CommitmentUtilisation"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "get-commitment": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Commitment"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "delete-commitment": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Unauthorized */
             401: {
@@ -4755,6 +6514,397 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "explain-price": {
+        parameters: {
+            query: {
+                cloud: "aws" | "azure" | "gcp" | "onprem";
+                region: string;
+                /** @description empty: any zone; zonal commitments then count for nothing */
+                zone?: string;
+                instance_type: string;
+                purchase?: "on_demand" | "spot" | "reserved";
+                /** @description default: the tenant's data now */
+                at?: string;
+                quantity?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PriceExplained"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "get-spot-history": {
+        parameters: {
+            query: {
+                cloud?: "aws" | "azure" | "gcp";
+                /** @description default: all, at most 60 series */
+                region?: string;
+                zone?: string;
+                instance_type: string;
+                product?: string;
+                /** @description default: 30 days before to */
+                from?: string;
+                /** @description default: the tenant's data now */
+                to?: string;
+                /** @description seconds; default: about 300 steps, at least a minute; at most 1000 steps */
+                step?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SpotHistory"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "list-cheapest-spot": {
+        parameters: {
+            query?: {
+                cloud?: "aws" | "azure" | "gcp";
+                region?: string;
+                instance_type?: string;
+                gpu_model?: string;
+                min_gpus?: number;
+                /** @description of one GPU */
+                min_gpu_memory_mib?: number;
+                min_cpu_milli?: number;
+                min_mem_mib?: number;
+                limit?: number;
+                /** @description default: the tenant's data now */
+                at?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List-cheapest-spotResponse"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "list-spot-markets": {
+        parameters: {
+            query?: {
+                cloud?: "aws" | "azure" | "gcp";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List-spot-marketsResponse"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "list-quarantined-prices": {
+        parameters: {
+            query?: {
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List-quarantined-pricesResponse"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "get-spot-stats": {
+        parameters: {
+            query?: {
+                cloud?: "aws" | "azure" | "gcp";
+                region?: string;
+                instance_type?: string;
+                gpu_model?: string;
+                min_gpus?: number;
+                /** @description of one GPU */
+                min_gpu_memory_mib?: number;
+                min_cpu_milli?: number;
+                min_mem_mib?: number;
+                limit?: number;
+                /** @description default: 30 days before to */
+                from?: string;
+                /** @description default: the tenant's data now */
+                to?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Get-spot-statsResponse"];
+                };
             };
             /** @description Unauthorized */
             401: {

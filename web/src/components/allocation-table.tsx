@@ -15,7 +15,8 @@ const RESOURCES = ["cpu", "memory", "gpu"] as const;
 export function useGroupName(aggregate: Aggregate): (group: { key: string; name: string; kind: CostKind }) => string {
   const { t } = useTranslation();
   return ({ key, name, kind }) => {
-    if (kind === "idle" || kind === "overhead" || kind === "residual") return t(`cost.kind.${kind}`);
+    if (kind === "idle" || kind === "overhead" || kind === "residual" || kind === "commitment_unused")
+      return t(`cost.kind.${kind}`);
     if (key === "other" && name === "other") return t("cost.other");
     const purchase = aggregate === "purchase" ? PURCHASES.find((p) => p === key) : undefined;
     if (purchase) return t(`purchase.${purchase}`);

@@ -12,6 +12,7 @@ export const ALERT_KINDS = [
   "delivery_failed",
   "clock_skew",
   "scale_failed",
+  "price_quarantined",
 ] as const;
 
 /** An alert's kind in words; one that this page does not know keeps its own name. */

@@ -610,7 +610,12 @@ export const en = {
     change_new: "new",
     noneTeam: "No team",
     noneNamespace: "No namespace",
-    kind: { idle: "Idle", overhead: "Overhead", residual: "Residual" },
+    kind: {
+      idle: "Idle",
+      overhead: "Overhead",
+      residual: "Residual",
+      commitment_unused: "Unused commitments",
+    },
     drill: "Show only {{name}}",
     trendTotal: "Total in window",
     perDayMean: "Mean per day with cost",
@@ -695,6 +700,7 @@ export const en = {
       delivery_failed: "Webhook cannot be reached",
       clock_skew: "Clock skew",
       scale_failed: "Scaling failed",
+      price_quarantined: "Price not believed",
     },
   },
   settings: {

@@ -589,7 +589,7 @@ export const zh: typeof en = {
     change_new: "新增",
     noneTeam: "无团队",
     noneNamespace: "无命名空间",
-    kind: { idle: "闲置", overhead: "开销", residual: "余差" },
+    kind: { idle: "闲置", overhead: "开销", residual: "余差", commitment_unused: "未使用的承诺" },
     drill: "只看 {{name}}",
     trendTotal: "时段合计",
     perDayMean: "有成本日的日均",
@@ -674,6 +674,7 @@ export const zh: typeof en = {
       delivery_failed: "Webhook 无法送达",
       clock_skew: "时钟偏差",
       scale_failed: "扩缩失败",
+      price_quarantined: "价格不可信",
     },
   },
   settings: {

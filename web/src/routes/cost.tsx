@@ -50,6 +50,7 @@ export function windowOf(window: Window, now: Date): { from: Date; to: Date } {
 function colorOf(kind: CostKind, index: number, colors: ChartColors): string {
   if (kind === "idle") return colors.muted;
   if (kind === "overhead" || kind === "residual") return colors.axis;
+  if (kind === "commitment_unused") return colors.danger;
   return colors.series[index % colors.series.length] ?? colors.muted;
 }
 
