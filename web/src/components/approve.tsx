@@ -23,7 +23,14 @@ export function Countdown({ until, clock }: { until: Date; clock: DataClock | un
       </Text>
     );
   return (
-    <Text span size="sm" className="number" c={seconds < 120 ? "red" : undefined} fw={seconds < 120 ? 600 : 400}>
+    <Text
+      span
+      size="sm"
+      className="number"
+      style={{ whiteSpace: "nowrap" }}
+      c={seconds < 120 ? "red" : undefined}
+      fw={seconds < 120 ? 600 : 400}
+    >
       {t("approvals.expiresIn", { time: f.duration(Math.floor(seconds)) })}
     </Text>
   );

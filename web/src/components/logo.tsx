@@ -16,7 +16,7 @@ export function Logo() {
   return (
     <Group gap={10} wrap="nowrap">
       <Mark />
-      <Text fw={700} fz={18} lts="-0.01em">
+      <Text fw={700} fz={18} lts="-0.01em" visibleFrom="xs">
         Plimsoll
       </Text>
     </Group>

@@ -258,7 +258,7 @@ export function Shell({
               {me.tenant.name}
             </Text>
           </Group>
-          <Group gap="md" wrap="nowrap">
+          <Group gap="md" wrap="nowrap" className="header-tools">
             {speed !== null && <SpeedControl speed={speed} onSpeed={onSpeed} />}
             <Tooltip label={t("shell.dataNowHint", { zone: f.zone })}>
               <Text size="sm" c="dimmed" className="number" visibleFrom="sm" style={{ whiteSpace: "nowrap" }}>

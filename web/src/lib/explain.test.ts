@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest";
 import { REASON_CODES, type Reason, readDecisionDetail } from "../api/decisions";
 import { i18n } from "../i18n";
 import { aDecisionDetail } from "../test/factories";
-import { bindingReason, chosenAlternative, decisionSummary, reasonName, reasonText } from "./explain";
+import { bindingReason, chosenAlternative, decisionSummary, decisionWhy, reasonName, reasonText } from "./explain";
 import { makeFormat } from "./format";
 import { moneyDecimal } from "./money";
 
@@ -102,6 +102,15 @@ test("the sentence says the numbers", () => {
   );
   expect(decisionSummary(t, f, { outcome: "hold", from: 9, needed: 15, target: 9 })).toBe(
     "Keep 9 replicas, although the signals ask for 15.",
+  );
+});
+
+test("a decision that was held back says first what the signals wanted", () => {
+  const t: TFunction = i18n.getFixedT("en");
+  const f = makeFormat("en-GB", "USD", "UTC");
+  expect(decisionWhy(t, f, readDecisionDetail(aDecisionDetail(1), "USD"))).toBe(
+    "Requests waiting: 112; running: 118. One replica shall hold 16. That asks for 15 replicas. " +
+      "One step may not go above 12 replicas.",
   );
 });
 

@@ -48,6 +48,19 @@ export function bindingReason(d: DecisionDetail): Reason | undefined {
   return d.reasons.find((r) => r.binding) ?? d.reasons.findLast((r) => r.code === d.binding);
 }
 
+const NEEDS: readonly string[] = ["target_ratio", "queue", "latency_high", "latency_low"];
+
+/** The reason that made the need, when something else settled the count: what the signals wanted before it was held back. */
+function needReason(d: DecisionDetail): Reason | undefined {
+  return d.reasons.find((r) => !r.binding && NEEDS.includes(r.code) && r.to === d.needed);
+}
+
+/** Why a decision is what it is: what the signals asked for, then what settled it. */
+export function decisionWhy(t: TFunction, f: Format, d: DecisionDetail): string {
+  const reasons = [needReason(d), bindingReason(d)].filter((r) => r !== undefined);
+  return reasons.map((r) => reasonText(t, f, r)).join(" ");
+}
+
 /** The numbers of a reason as words for its sentence. A number that is absent reads as a dash, never as zero. */
 function words(t: TFunction, f: Format, r: Reason) {
   const n = r.numbers;

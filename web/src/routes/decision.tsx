@@ -14,7 +14,7 @@ import { TextLink } from "../components/link";
 import { Facts, PageHead, Panel, Stat } from "../components/page";
 import { CardSkeleton, Gate } from "../components/state";
 import { readKey } from "../components/workload-name";
-import { bindingReason, decisionSummary, reasonText } from "../lib/explain";
+import { decisionSummary, decisionWhy } from "../lib/explain";
 import { useFormat } from "../lib/format";
 import { useAct } from "./act";
 import { useMay, useMe } from "./me";
@@ -71,7 +71,6 @@ function Body({ decision: d }: { decision: DecisionDetail }) {
   const f = useFormat();
   const mayResolve = useMay("operator");
   const resolve = useResolve();
-  const binding = bindingReason(d);
   const open = d.state === "proposed";
   const cluster = useQuery({ ...clusterQuery(d.clusterId), enabled: open });
   return (
@@ -82,11 +81,9 @@ function Body({ decision: d }: { decision: DecisionDetail }) {
             <Text fz="lg" fw={650}>
               {decisionSummary(t, f, d)}
             </Text>
-            {binding && (
-              <Text mt={4} maw={820}>
-                {reasonText(t, f, binding)}
-              </Text>
-            )}
+            <Text mt={4} maw={860}>
+              {decisionWhy(t, f, d)}
+            </Text>
           </div>
           {open && (
             <Stack gap={6} align="flex-end">

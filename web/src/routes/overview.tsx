@@ -87,7 +87,7 @@ function Money({ overview: o }: { overview: Overview }) {
         label={t("overview.monthToDate")}
         value={f.money(o.cost.monthToDate, { style: "whole" })}
         detail={
-          change === null
+          change === null || o.cost.monthToDate.nano === 0n
             ? ""
             : t("overview.previous", { change: `${change >= 1 ? "+" : "−"}${f.percent(Math.abs(change - 1))}` })
         }

@@ -160,7 +160,7 @@ export function aDecision(n: number, over: Partial<WireDecision> = {}): WireDeci
     key: "chat/Deployment/model-1",
     outcome: "scale_up",
     from_replicas: 9,
-    needed: 12,
+    needed: 15,
     target: 12,
     binding: "queue",
     state: "applied",
