@@ -62,6 +62,7 @@ func NewPrices(book *market.PriceBook, contracts []Contract) *Prices {
 	for _, list := range p.contracts {
 		slices.SortStableFunc(list, func(a, b Contract) int { return b.ValidFrom.Compare(a.ValidFrom) })
 	}
+	p.changes = append(p.changes, book.Changes()...)
 	slices.SortFunc(p.changes, time.Time.Compare)
 	return p
 }
@@ -89,7 +90,7 @@ func (p *Prices) of(o fleet.Offering, at time.Time) Candidate {
 		w = p.book.Weights(o.Cloud)
 		p.weights[o.Cloud] = w
 	}
-	listed := p.book.Price(o)
+	listed := p.book.At(at).Price(o)
 	c := Candidate{Offering: o, Weights: w, List: Known{Hour: listed.List, Source: listed.Source, AsOf: listed.Valid.From}}
 	if o.Purchase == fleet.PurchaseSpot {
 		c.Spot = Known{Hour: listed.Effective, Source: listed.Source, AsOf: listed.Valid.From}

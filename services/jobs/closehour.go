@@ -280,7 +280,7 @@ func (p *pricing) of(n store.CostedNode, hour time.Time, frozen store.FrozenPric
 		price.List, price.Effective, price.Source = frozen.List, frozen.Effective, frozen.Source
 		return price
 	}
-	listed := p.book.Price(n.Offering)
+	listed := p.book.At(hour).Price(n.Offering)
 	price.List, price.Effective, price.Source = listed.List, listed.Effective, listed.Source
 	key := n.Offering
 	key.Zone = ""

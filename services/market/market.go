@@ -52,6 +52,8 @@ type PriceBook struct {
 	index    map[typeKey]int
 	weights  map[fleet.Cloud]Weights
 	version  string
+	fresh    map[freshKey][]ListPrice // by time; what clouds said since: see With
+	at       time.Time                // the moment to speak of; zero: the present
 }
 
 type typeKey struct {
@@ -110,6 +112,15 @@ func (b *PriceBook) Price(o fleet.Offering) fleet.Price {
 		}
 		if p.List != nil || p.Effective != nil {
 			p.Source, p.Valid.From = b.cited(o)
+		}
+	}
+	if f, ok := b.freshest(o); ok {
+		p.List = &f.Hour
+		if o.Purchase == fleet.PurchaseOnDemand {
+			p.Effective = clone(p.List)
+		}
+		if o.Purchase != fleet.PurchaseSpot || p.Effective == nil {
+			p.Source, p.Valid.From = f.Source+" "+f.SeenAt.UTC().Format(time.DateOnly), f.From
 		}
 	}
 	return p
