@@ -122,7 +122,7 @@ func progress(out io.Writer) func(float64) {
 	}
 }
 
-// devCluster finds or makes the demo cluster, in enforce mode: it is ours to scale.
+// devCluster finds or makes the demo cluster, in enforce mode: it is ours to scale. With the cluster come two budgets.
 func devCluster(ctx context.Context, db *store.DB, tenant fleet.TenantID) (id fleet.ClusterID, err error) {
 	err = db.Tenant(ctx, tenant, func(tx *store.Tx) error {
 		all, err := store.Clusters(ctx, tx, "", 500)
@@ -135,10 +135,23 @@ func devCluster(ctx context.Context, db *store.DB, tenant fleet.TenantID) (id fl
 				return nil
 			}
 		}
-		id, err = store.CreateCluster(ctx, tx, demoClusterName, fleet.ModeEnforce)
-		return err
+		if id, err = store.CreateCluster(ctx, tx, demoClusterName, fleet.ModeEnforce); err != nil {
+			return err
+		}
+		for _, b := range demoBudgets {
+			if _, err := store.SaveBudget(ctx, tx, b); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	return id, err
+}
+
+// demoBudgets are one that holds and one that does not: the image model's team spends about 150 a day.
+var demoBudgets = []store.Budget{
+	{Name: "All clusters", Amount: 25_000 * fleet.NanosPerUnit, Thresholds: []int{50, 80, 100}},
+	{Name: "Media team", Team: "media", Amount: 1_500 * fleet.NanosPerUnit, Thresholds: []int{80, 100}},
 }
 
 // devAgentConfig writes the configuration of the demo cluster's agent, with an enrolment token when it has no identity yet.
