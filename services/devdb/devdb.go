@@ -97,6 +97,9 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
 	if cred != nil {
+		if !Traversable(filepath.Dir(cfg.Dir)) {
+			return nil, fmt.Errorf("the account that runs Postgres cannot reach %s; choose a data directory that others may pass through, such as one in /var/tmp", cfg.Dir)
+		}
 		if err := os.Chown(cfg.Dir, int(cred.Uid), int(cred.Gid)); err != nil {
 			return nil, fmt.Errorf("hand data directory to the database account: %w", err)
 		}
@@ -180,6 +183,21 @@ func (s *Server) Stop() {
 	case <-time.After(15 * time.Second):
 		_ = s.cmd.Process.Signal(syscall.SIGQUIT)
 		<-s.exited
+	}
+}
+
+// Traversable says whether every directory up to the root lets others through.
+func Traversable(dir string) bool {
+	for {
+		st, err := os.Stat(dir)
+		if err != nil || st.Mode().Perm()&0o001 == 0 {
+			return false
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return true
+		}
+		dir = parent
 	}
 }
 

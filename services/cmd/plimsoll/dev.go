@@ -170,7 +170,7 @@ func dataDir(f devFlags) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find data directory: %w", err)
 	}
-	if f.data == "" && os.Geteuid() == 0 && !traversable(filepath.Dir(dir)) {
+	if f.data == "" && os.Geteuid() == 0 && !devdb.Traversable(filepath.Dir(dir)) {
 		dir = filepath.Join("/var/tmp", "plimsoll-"+hex.EncodeToString([]byte(filepath.Base(filepath.Dir(dir)))))
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // the database's account must traverse it; secrets in it are 0600
@@ -191,21 +191,6 @@ func forget(dir string) error {
 		return fmt.Errorf("forget the data: %w", err)
 	}
 	return nil
-}
-
-// traversable says whether every directory up to the root lets others through.
-func traversable(dir string) bool {
-	for {
-		st, err := os.Stat(dir)
-		if err != nil || st.Mode().Perm()&0o001 == 0 {
-			return false
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return true
-		}
-		dir = parent
-	}
 }
 
 func loadSignIn(path string) (signIn, error) {
