@@ -64,8 +64,6 @@ func NewCQ(cfg CQConfig, cold int) *CQ {
 	return c
 }
 
-var priorHours, priorLate, LearningHours = 24.0, 0.4, 1.0
-
 // Before the first hour is over the policy sizes by these; then experience counts beside what was to be expected beforehand, which was worth
 // priorHours of it: a share priorLate of the quantile's exceedances is late at a hold of five minutes, fewer at longer ones.
 const (
