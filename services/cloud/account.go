@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"encoding/json"
 	"regexp"
 
 	"plimsoll.dev/services/fleet"
@@ -122,4 +123,40 @@ func invalid(field, format string, args ...any) error {
 	e := fleet.Errorf(fleet.CodeInvalid, format, args...)
 	e.Field = field
 	return e
+}
+
+// Subject names who is used, without any secret.
+func (a *Access) Subject() string {
+	switch {
+	case a.AWS != nil:
+		return a.AWS.RoleARN
+	case a.Azure != nil:
+		return "application " + a.Azure.ClientID
+	case a.GCP != nil && a.GCP.ServiceAccount != "":
+		return a.GCP.ServiceAccount
+	case a.GCP != nil:
+		var key struct {
+			Email string `json:"client_email"`
+		}
+		_ = json.Unmarshal([]byte(a.GCP.Key), &key)
+		return Clip(key.Email)
+	}
+	return ""
+}
+
+// AccessPurpose is what the access of an account is sealed for.
+func AccessPurpose(tenant fleet.TenantID, account string) string {
+	return "cloud-account/" + string(tenant) + "/" + account
+}
+
+// OpenAccess reads what was sealed of an account. Errors never quote it.
+func OpenAccess(open func(purpose string, sealed []byte) ([]byte, error), tenant fleet.TenantID, account string, sealed []byte) (access Access, err error) {
+	plain, err := open(AccessPurpose(tenant, account), sealed)
+	if err != nil {
+		return access, &fleet.Error{Code: fleet.CodeUnavailable, Message: "the account's access cannot be opened with the present key; make the account anew", Err: err}
+	}
+	if json.Unmarshal(plain, &access) != nil {
+		return access, fleet.Errorf(fleet.CodeInternal, "the account's access is damaged; make the account anew")
+	}
+	return access, nil
 }

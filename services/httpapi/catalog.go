@@ -82,10 +82,10 @@ func (s *Server) searchCatalog(_ context.Context, _ auth.Principal, in *struct {
 	Purchase        fleet.Purchase `query:"purchase" enum:"on_demand,spot" default:"on_demand" doc:"which price to sort by"`
 	Limit           int            `query:"limit" minimum:"1" maximum:"500" default:"50"`
 }) (*struct{ Body CatalogAnswer }, error) {
-	hits, total := s.prices.Search(market.Filter{Text: in.Query, Cloud: in.Cloud, Region: in.Region, GPUModel: in.GPUModel, MinGPUs: in.MinGPUs,
+	hits, total := s.prices().Search(market.Filter{Text: in.Query, Cloud: in.Cloud, Region: in.Region, GPUModel: in.GPUModel, MinGPUs: in.MinGPUs,
 		MinGPUMemoryMiB: in.MinGPUMemoryMiB, MinCPUMilli: in.MinCPUMilli, MinMemMiB: in.MinMemMiB, Purchase: in.Purchase, Limit: in.Limit})
-	out := &struct{ Body CatalogAnswer }{Body: CatalogAnswer{Date: s.prices.Date(), Total: total, Items: make([]Instance, 0, len(hits))}}
-	for _, src := range s.prices.Sources() {
+	out := &struct{ Body CatalogAnswer }{Body: CatalogAnswer{Date: s.prices().Date(), Total: total, Items: make([]Instance, 0, len(hits))}}
+	for _, src := range s.prices().Sources() {
 		out.Body.Sources = append(out.Body.Sources, CatalogSource(src))
 	}
 	for _, h := range hits {
@@ -95,9 +95,9 @@ func (s *Server) searchCatalog(_ context.Context, _ auth.Principal, in *struct {
 }
 
 func (s *Server) showInstance(h market.Hit) Instance {
-	cur := s.prices.Currency()
+	cur := s.prices().Currency()
 	price := func(p fleet.Purchase) *fleet.Money {
-		return s.prices.Price(fleet.Offering{Cloud: h.Type.Cloud, Region: h.Region, InstanceType: h.Type.Name, Purchase: p}).Effective
+		return s.prices().Price(fleet.Offering{Cloud: h.Type.Cloud, Region: h.Region, InstanceType: h.Type.Name, Purchase: p}).Effective
 	}
 	t := h.Type
 	v := Instance{Cloud: t.Cloud, Name: t.Name, Arch: t.Arch, CPUMilli: t.CPUMilli, MemMiB: t.MemMiB, GPUModel: t.GPUModel, GPUCount: t.GPUCount,

@@ -158,7 +158,7 @@ func (s *Server) createCommitment(ctx context.Context, p auth.Principal, in *str
 	b := in.Body
 	c, err := commitment.Record{Ref: b.Ref, Kind: string(b.Kind), Region: b.Region, Zone: b.Zone, InstanceType: b.InstanceType, Family: b.Family, Resource: b.Resource,
 		GPUModel: b.GPUModel, Quantity: b.Quantity, Upfront: b.Upfront, Recurring: b.Recurring, Spend: b.Spend, Discount: b.Discount, Rates: b.Rates, Ratios: b.Ratios,
-		Flexible: b.Flexible, StartsAt: b.StartsAt, EndsAt: b.EndsAt, Owner: b.Owner, Currency: b.Currency}.Commitment(s.prices.Currency())
+		Flexible: b.Flexible, StartsAt: b.StartsAt, EndsAt: b.EndsAt, Owner: b.Owner, Currency: b.Currency}.Commitment(s.prices().Currency())
 	if err != nil {
 		return nil, inBody(err)
 	}
@@ -210,10 +210,10 @@ func (s *Server) importCommitments(ctx context.Context, p auth.Principal, in *st
 	switch media {
 	case "text/csv":
 		source = "csv"
-		all, err = commitment.ReadCSV(in.RawBody, s.prices.Currency())
+		all, err = commitment.ReadCSV(in.RawBody, s.prices().Currency())
 	case "application/json":
 		source = "json"
-		all, err = commitment.ReadJSON(in.RawBody, s.prices.Currency())
+		all, err = commitment.ReadJSON(in.RawBody, s.prices().Currency())
 	default:
 		return nil, huma.Error415UnsupportedMediaType("an import is text/csv or application/json")
 	}

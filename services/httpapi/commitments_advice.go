@@ -93,7 +93,7 @@ func (s *Server) commitmentRecommendations(ctx context.Context, p auth.Principal
 			continue
 		}
 		v := CommitmentAdvice{Cloud: n.offering.Cloud, Region: n.offering.Region, InstanceType: n.offering.InstanceType, Buy: a.Buy, Owned: n.Owned, OnDemand: s.money(n.OnDemand),
-			Spot: moneyOrNil(n.Spot, s.prices.Currency()), Reserved: s.money(n.Reserved), ReservedSource: n.source, Availability: source, SavingMonth: s.money(a.SavingHour.MulDiv(730, 1))}
+			Spot: moneyOrNil(n.Spot, s.prices().Currency()), Reserved: s.money(n.Reserved), ReservedSource: n.source, Availability: source, SavingMonth: s.money(a.SavingHour.MulDiv(730, 1))}
 		for _, l := range a.Levels {
 			v.Levels = append(v.Levels, AdviceLevel{Level: l.K, Busy: float64(l.BusyMillis) / float64(a.WindowMillis), Available: float64(l.AvailablePPM) / 1e6, Instead: s.money(l.Instead),
 				Reserved: s.money(l.Reserved), Buy: l.Buy})

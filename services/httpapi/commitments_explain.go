@@ -121,12 +121,12 @@ func (s *Server) spotAt(ctx context.Context, tx *store.Tx, o fleet.Offering, at 
 	if err != nil {
 		return commitment.Known{}, err
 	}
-	q := s.prices.QuoteSpot(o, states, at)
+	q := s.prices().QuoteSpot(o, states, at)
 	return commitment.Known{Hour: q.Price, Source: q.Source, AsOf: q.At, Stale: q.Stale}, nil
 }
 
 func (s *Server) showQuote(q commitment.Quote, c commitment.Candidate, refs map[string]string) PriceExplained {
-	cur, o := s.prices.Currency(), q.Offering
+	cur, o := s.prices().Currency(), q.Offering
 	v := PriceExplained{Cloud: o.Cloud, Region: o.Region, Zone: o.Zone, InstanceType: o.InstanceType, Purchase: o.Purchase, Quantity: q.Quantity, PerHour: moneyOrNil(q.PerHour, cur),
 		Total: moneyOrNil(q.Total, cur), Stale: q.Stale, Parts: make([]PricePart, 0, len(q.Parts)), List: s.showKnown(c.List), Contracted: s.showKnown(c.Contracted)}
 	for _, p := range q.Parts {
@@ -146,7 +146,7 @@ func (s *Server) showQuote(q commitment.Quote, c commitment.Candidate, refs map[
 }
 
 func (s *Server) showKnown(k commitment.Known) KnownPrice {
-	return KnownPrice{Hour: moneyOrNil(k.Hour, s.prices.Currency()), Source: k.Source, AsOf: timeOrNil(k.AsOf), Stale: k.Stale}
+	return KnownPrice{Hour: moneyOrNil(k.Hour, s.prices().Currency()), Source: k.Source, AsOf: timeOrNil(k.AsOf), Stale: k.Stale}
 }
 
 func timeOrNil(t time.Time) *time.Time {

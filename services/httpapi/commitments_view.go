@@ -131,7 +131,7 @@ func plainCommitments(all []store.Commitment) []commitment.Commitment {
 
 func (s *Server) tenantPrices(ctx context.Context, tx *store.Tx) (*commitment.Prices, error) {
 	own, err := store.TenantPrices(ctx, tx)
-	return commitment.NewPrices(s.prices, store.Contracts(own)), err
+	return commitment.NewPrices(s.prices(), store.Contracts(own)), err
 }
 
 // tally walks through the span outside any transaction.
@@ -169,7 +169,7 @@ func (s *Server) commitmentUtilisation(ctx context.Context, p auth.Principal, in
 	for _, b := range balances {
 		c := byID[b.Commitment]
 		v := CommitmentUse{ID: c.ID, Ref: c.Ref, Kind: c.Kind, Owner: c.Owner, Bought: s.money(b.Bought), Used: s.money(b.Used), Unused: s.money(b.Unused), Ratio: b.Ratio(),
-			Hours: float64(b.Millis) / float64(time.Hour/time.Millisecond), Listed: moneyOrNil(b.Listed, s.prices.Currency())}
+			Hours: float64(b.Millis) / float64(time.Hour/time.Millisecond), Listed: moneyOrNil(b.Listed, s.prices().Currency())}
 		if b.Listed != nil {
 			saved := s.money(b.Listed.Add(-b.Bought))
 			v.Savings = &saved

@@ -308,7 +308,7 @@ func (s *Server) getAllocations(ctx context.Context, p auth.Principal, in *struc
 	return out, err
 }
 
-func (s *Server) money(m fleet.Money) Money { return money(m, s.prices.Currency()) }
+func (s *Server) money(m fleet.Money) Money { return money(m, s.prices().Currency()) }
 
 func (s *Server) showAllocations(groups []*costGroup, total fleet.Money, previous []store.CostRow, byOwner bool, names map[string]string) ([]Allocation, Money) {
 	was, wasTotal := map[string]fleet.Money{}, fleet.Money(0)

@@ -96,7 +96,7 @@ func (s *Server) summarise(rows []store.CostRow, now time.Time) CostSummary {
 	}
 	look := ledger.Look(days, now)
 	v := CostSummary{DataNow: now, Month: look.From.Format("2006-01"), MonthToDate: s.money(look.ToDate), PreviousMonth: s.money(before.Amount),
-		Today: s.money(today.Amount), Yesterday: s.money(yesterday.Amount), Catalogue: s.prices.Date()}
+		Today: s.money(today.Amount), Yesterday: s.money(yesterday.Amount), Catalogue: s.prices().Date()}
 	if look.Known {
 		f := s.money(look.Forecast)
 		v.Forecast = &f

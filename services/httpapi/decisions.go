@@ -135,7 +135,7 @@ func (s *Server) listDecisions(ctx context.Context, p auth.Principal, in *struct
 
 func (s *Server) showDecision(d store.DecisionRow) Decision {
 	return Decision{ID: d.ID, At: d.At, PlanID: d.PlanID, ClusterID: d.Cluster, WorkloadID: d.Workload, Key: d.Key, Outcome: d.Outcome, FromReplicas: d.From,
-		Needed: d.Needed, Target: d.Target, Binding: d.Binding, State: d.State, CostDeltaHour: nanoOrNil(d.CostDelta, s.prices.Currency()), ExpiresAt: d.ExpiresAt,
+		Needed: d.Needed, Target: d.Target, Binding: d.Binding, State: d.State, CostDeltaHour: nanoOrNil(d.CostDelta, s.prices().Currency()), ExpiresAt: d.ExpiresAt,
 		DecidedBy: d.DecidedBy, DecidedAt: d.DecidedAt, Before: d.Before, After: d.After, ResultCode: d.ResultCode, ResultDetail: d.ResultDetail, FinishedAt: d.FinishedAt}
 }
 

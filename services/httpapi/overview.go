@@ -93,7 +93,7 @@ func (s *Server) getOverview(ctx context.Context, p auth.Principal, _ *struct{})
 }
 
 func (s *Server) showOverview(o store.Overview, saved *fleet.Money) Overview {
-	cur := s.prices.Currency()
+	cur := s.prices().Currency()
 	v := Overview{DataNow: o.Now, Currency: cur, AlertsOpen: o.AlertsOpen, CostByDay: make([]DayCost, 0, len(o.Days))}
 	v.Cost.Today, v.Cost.MonthToDate, v.Cost.PreviousSameSpan = money(o.Today, cur), money(o.MonthToDate, cur), money(o.PreviousSameSpan, cur)
 	v.Cost.ForecastMonth = moneyOrNil(o.ForecastMonth(), cur)
@@ -132,7 +132,7 @@ func (s *Server) savings(ctx context.Context, tx *store.Tx, o store.Overview) (*
 		if !ok || w.Seconds == 0 {
 			continue
 		}
-		hour := s.prices.ReplicaOn(host.Offering, host.Machine, w.CPUMilli, w.MemMiB, w.GPUMilli)
+		hour := s.prices().ReplicaOn(host.Offering, host.Machine, w.CPUMilli, w.MemMiB, w.GPUMilli)
 		if hour == nil {
 			continue
 		}

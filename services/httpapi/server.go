@@ -65,8 +65,12 @@ type Deps struct {
 	Sealer *auth.Sealer  // seals webhook secrets at rest
 	// Addresses says which webhook addresses are allowed; nil: public https only.
 	Addresses AddressChecker
-	Log       *slog.Logger
-	Registry  *prometheus.Registry
+	// Prices is the newest book; nil: the snapshot in the binary.
+	Prices func() *market.PriceBook
+	// Clouds tries the access to cloud accounts; nil: this process cannot.
+	Clouds   CloudChecker
+	Log      *slog.Logger
+	Registry *prometheus.Registry
 	// Demo is the control of a simulated cluster; nil outside `plimsoll dev`.
 	Demo DemoControl
 }
@@ -86,10 +90,10 @@ type Server struct {
 	broker        *broker
 	metrics       *metrics
 	session       *sessions
-	prices        *market.PriceBook
-	listeners     atomic.Int64    // dashboards with an open event stream
-	conversations atomic.Int64    // agents with an open stream or watch
-	closing       context.Context // ends when the process shuts down: long-lived handlers must watch it
+	prices        func() *market.PriceBook // the newest book; whoever works with one keeps it to the end
+	listeners     atomic.Int64             // dashboards with an open event stream
+	conversations atomic.Int64             // agents with an open stream or watch
+	closing       context.Context          // ends when the process shuts down: long-lived handlers must watch it
 	close         context.CancelFunc
 }
 
@@ -101,7 +105,10 @@ func New(cfg Config, deps Deps) *Server {
 	if cfg.SendDeadline == 0 {
 		cfg.SendDeadline = 20 * time.Second
 	}
-	s := &Server{cfg: cfg, deps: deps, router: chi.NewRouter(), metrics: newMetrics(deps.Registry), broker: newBroker(), prices: market.Catalogue()}
+	if deps.Prices == nil {
+		deps.Prices = market.Catalogue
+	}
+	s := &Server{cfg: cfg, deps: deps, router: chi.NewRouter(), metrics: newMetrics(deps.Registry), broker: newBroker(), prices: deps.Prices}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.session = newSessions(deps.DB, strings.HasPrefix(cfg.PublicURL, "https://"))
 	s.router.Use(s.clientAddress, middleware.RequestID, s.recoverer, s.metrics.observe, securityHeaders)
@@ -173,6 +180,7 @@ func (s *Server) register() {
 	s.registerWebhooks()
 	s.registerAlerts()
 	s.registerCatalog()
+	s.registerCloudAccounts()
 	s.registerCommitments()
 	s.registerSpot()
 	s.registerAvailability()

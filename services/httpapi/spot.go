@@ -182,10 +182,10 @@ func (s *Server) getSpotHistory(ctx context.Context, p auth.Principal, in *struc
 		if err != nil {
 			return err
 		}
-		cur := s.prices.Currency()
+		cur := s.prices().Currency()
 		out.Body = SpotHistory{Currency: cur, From: from, To: to, StepSeconds: int(step / time.Second), Machine: s.spotMachine(in.Cloud, in.InstanceType), Series: make([]SpotSeries, 0, len(series))}
 		if in.Region != "" && in.Product == market.ProductLinux {
-			listed := s.prices.Price(fleet.Offering{Cloud: in.Cloud, Region: in.Region, InstanceType: in.InstanceType, Purchase: fleet.PurchaseSpot})
+			listed := s.prices().Price(fleet.Offering{Cloud: in.Cloud, Region: in.Region, InstanceType: in.InstanceType, Purchase: fleet.PurchaseSpot})
 			out.Body.CatalogueOnDemand, out.Body.CatalogueSpot, out.Body.CatalogueSource = moneyOrNil(listed.List, cur), moneyOrNil(listed.Effective, cur), listed.Source
 		}
 		for _, line := range series {
@@ -222,10 +222,10 @@ func (s *Server) showSpotSeries(line store.SpotSeries, from, to time.Time, step 
 	pool := line.State.Pool
 	var list *string
 	if pool.Product == market.ProductLinux {
-		list = decimal(s.prices.Price(fleet.Offering{Cloud: pool.Cloud, Region: pool.Region, InstanceType: pool.InstanceType, Purchase: fleet.PurchaseOnDemand}).List)
+		list = decimal(s.prices().Price(fleet.Offering{Cloud: pool.Cloud, Region: pool.Region, InstanceType: pool.InstanceType, Purchase: fleet.PurchaseOnDemand}).List)
 	}
 	buckets := market.SpotBuckets(line.Changes, from, to, step)
-	v := SpotSeries{Pool: SpotPool(pool), Points: make([]SpotPoint, 0, len(buckets)), Newest: SpotQuote{Price: moneyOrNil(line.State.Change.Spot.Money(), s.prices.Currency()),
+	v := SpotSeries{Pool: SpotPool(pool), Points: make([]SpotPoint, 0, len(buckets)), Newest: SpotQuote{Price: moneyOrNil(line.State.Change.Spot.Money(), s.prices().Currency()),
 		At: line.State.Change.Time(), Source: line.State.Source, Stale: line.State.Stale(now)}}
 	for _, b := range buckets {
 		pt := SpotPoint{At: b.At, Min: decimal(b.Min.Money()), Avg: decimal(b.Avg.Money()), Max: decimal(b.Max.Money()), Last: decimal(b.Last.Money()), OnDemand: decimal(b.OnDemand.Money())}
@@ -246,7 +246,7 @@ func decimal(m *fleet.Money) *string {
 }
 
 func (s *Server) spotMachine(cloud fleet.Cloud, name string) *SpotMachine {
-	it, ok := s.prices.InstanceType(cloud, name)
+	it, ok := s.prices().InstanceType(cloud, name)
 	if !ok {
 		return nil
 	}
@@ -299,7 +299,7 @@ func (s *Server) listQuarantinedPrices(ctx context.Context, p auth.Principal, in
 		out.Body.Items = make([]QuarantinedPrice, 0, len(prices))
 		for _, q := range prices {
 			out.Body.Items = append(out.Body.Items, QuarantinedPrice{ID: q.ID, Pool: SpotPool(q.Pool), At: q.At.UTC(), Spot: q.Spot, OnDemand: q.OnDemand,
-				Expected: moneyOrNil(q.Expected, s.prices.Currency()), Reason: q.Reason, Source: q.Source, FoundAt: q.FoundAt.UTC()})
+				Expected: moneyOrNil(q.Expected, s.prices().Currency()), Reason: q.Reason, Source: q.Source, FoundAt: q.FoundAt.UTC()})
 		}
 		return err
 	})

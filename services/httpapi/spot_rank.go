@@ -47,7 +47,7 @@ func (s *Server) getSpotStats(ctx context.Context, p auth.Principal, in *struct 
 			Items []SpotPoolStats `json:"items" doc:"cheapest per GPU first; pools without a Spot price in the window last"`
 		}
 	}{}
-	_, f, none := in.filters(s.prices)
+	_, f, none := in.filters(s.prices())
 	err := s.deps.DB.Tenant(ctx, p.Tenant, func(tx *store.Tx) error {
 		from, to, err := spotRange(ctx, tx, in.From, in.To)
 		if err != nil {
@@ -92,14 +92,14 @@ func (s *Server) getSpotStats(ctx context.Context, p auth.Principal, in *struct 
 }
 
 func (s *Server) showSpotStats(line store.SpotSeries, from, to time.Time) (SpotPoolStats, fleet.Money) {
-	pool, cur := line.State.Pool, s.prices.Currency()
+	pool, cur := line.State.Pool, s.prices().Currency()
 	st := market.SpotStatistics(line.Changes, from, to)
 	v := SpotPoolStats{Pool: SpotPool(pool), Machine: s.spotMachine(pool.Cloud, pool.InstanceType), ListedShare: st.ListedShare, Level: moneyOrNil(st.Level, cur),
 		Min: moneyOrNil(st.Min, cur), Max: moneyOrNil(st.Max, cur), Last: moneyOrNil(st.Last, cur), Discount: st.Discount,
 		ChangesPerDay: st.ChangesPerDay, Volatility: st.Volatility, JumpProbability: st.JumpProbability, SeenAt: line.State.SeenAt.UTC(), Source: line.State.Source}
 	list := st.OnDemand
 	if list == nil {
-		list = s.prices.Price(fleet.Offering{Cloud: pool.Cloud, Region: pool.Region, InstanceType: pool.InstanceType, Purchase: fleet.PurchaseOnDemand}).List
+		list = s.prices().Price(fleet.Offering{Cloud: pool.Cloud, Region: pool.Region, InstanceType: pool.InstanceType, Purchase: fleet.PurchaseOnDemand}).List
 		if list != nil && st.Level != nil {
 			d := 1 - float64(*st.Level)/float64(*list)
 			v.Discount = &d
@@ -132,7 +132,7 @@ func (s *Server) listCheapestSpot(ctx context.Context, p auth.Principal, in *str
 			Items []SpotOffer `json:"items"`
 		}
 	}{}
-	m, f, none := in.filters(s.prices)
+	m, f, none := in.filters(s.prices())
 	out.Body.Items = []SpotOffer{}
 	err := s.deps.DB.Tenant(ctx, p.Tenant, func(tx *store.Tx) (err error) {
 		at := in.At.UTC()
@@ -149,8 +149,8 @@ func (s *Server) listCheapestSpot(ctx context.Context, p auth.Principal, in *str
 		if err != nil {
 			return err
 		}
-		cur := s.prices.Currency()
-		for _, o := range s.prices.CheapestSpot(states, m, at) {
+		cur := s.prices().Currency()
+		for _, o := range s.prices().CheapestSpot(states, m, at) {
 			out.Body.Items = append(out.Body.Items, SpotOffer{Pool: SpotPool(o.Pool), Machine: showMachine(o.Type), OnDemand: moneyOrNil(o.OnDemand, cur), PerGPU: moneyOrNil(o.PerGPU, cur),
 				Discount: o.Discount, Quote: SpotQuote{Price: moneyOrNil(o.Quote.Price, cur), At: o.Quote.At.UTC(), Source: o.Quote.Source, Stale: o.Quote.Stale}})
 		}

@@ -191,8 +191,8 @@ func (s *Server) showWorkloads(ctx context.Context, tx *store.Tx, rows []store.W
 	for _, r := range rows {
 		w := s.showWorkload(r, observed[r.Cluster][r.Key])
 		if host, ok := hosts[r.ID]; ok {
-			if one := s.prices.ReplicaOn(host.Offering, host.Machine, r.CPUMilli, r.MemMiB, r.GPUMilli); one != nil {
-				w.CostHour = moneyOrNil(ptr(one.MulDiv(int64(w.Replicas), 1)), s.prices.Currency())
+			if one := s.prices().ReplicaOn(host.Offering, host.Machine, r.CPUMilli, r.MemMiB, r.GPUMilli); one != nil {
+				w.CostHour = moneyOrNil(ptr(one.MulDiv(int64(w.Replicas), 1)), s.prices().Currency())
 			}
 		}
 		out = append(out, w)

@@ -38,7 +38,7 @@ func (CloseHourArgs) InsertOpts() river.InsertOpts {
 type CloseHour struct {
 	river.WorkerDefaults[CloseHourArgs]
 	DB     *store.DB
-	Prices *market.PriceBook
+	Prices func() *market.PriceBook
 	Log    *slog.Logger
 }
 
@@ -176,7 +176,7 @@ func final(hour, dataAt, now time.Time, dirty []store.DirtyBlock) bool {
 
 // cost closes the hours that are due. Closed hours whose lines did not change are left out.
 func (w *CloseHour) cost(in *store.CostInput, due []dueHour, paid *paid) []store.CostedHour {
-	pricing := newPricing(w.Prices, in.Prices)
+	pricing := newPricing(w.Prices(), in.Prices)
 	costed := make([]store.CostedHour, 0, len(due))
 	for _, d := range due {
 		h := ledger.Hour{From: d.from, To: d.to, Usage: in.Usage[d.from]}

@@ -55,7 +55,7 @@ func (w *CloseHour) loadPaid(ctx context.Context, tx *store.Tx, cluster fleet.Cl
 	if err != nil {
 		return nil, err
 	}
-	p := &paid{cluster: cluster, prices: commitment.NewPrices(w.Prices, store.Contracts(own)), refs: map[string]string{}, hours: map[time.Time]*paidHour{}}
+	p := &paid{cluster: cluster, prices: commitment.NewPrices(w.Prices(), store.Contracts(own)), refs: map[string]string{}, hours: map[time.Time]*paidHour{}}
 	for _, c := range all {
 		p.commitments = append(p.commitments, c.Commitment)
 		p.refs[c.ID] = c.Ref

@@ -153,7 +153,7 @@ func TestAReplicaOnWhatIsPaidAlreadyCostsNothingMore(t *testing.T) {
 	e := newEstate(t)
 	e.node("a", "m5.large", fleet.PurchaseOnDemand, start)
 	e.dataAt(start.Add(90 * time.Minute))
-	w := &PlanWorker{DB: e.db, Prices: market.Catalogue(), Log: e.log}
+	w := &PlanWorker{DB: e.db, Prices: market.Catalogue, Log: e.log}
 	id := fleet.WorkloadID(uuid.NewString())
 	host := store.Host{Offering: fleet.Offering{Cloud: fleet.CloudAWS, Region: "us-east-1", InstanceType: "m5.large", Purchase: fleet.PurchaseOnDemand}}
 	hour := func() *fleet.Money {

@@ -65,7 +65,7 @@ func openShed(t *testing.T) *shed {
 // work runs the workers until the test ends.
 func (s *shed) work() {
 	s.t.Helper()
-	client, err := New(Config{}, Deps{DB: s.db, Prices: market.Catalogue(), Log: slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
+	client, err := New(Config{}, Deps{DB: s.db, Prices: market.Catalogue, Log: slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
 		Registry: prometheus.NewRegistry()})
 	if err != nil {
 		s.t.Fatal(err)

@@ -47,7 +47,7 @@ func newEstate(t *testing.T) *estate {
 	t.Cleanup(db.Close)
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	e := &estate{t: t, db: db, tenant: fleet.TenantID(uuid.NewString()), cluster: fleet.ClusterID(uuid.NewString()), log: log,
-		closer:  &CloseHour{DB: db, Prices: market.Catalogue(), Log: log},
+		closer:  &CloseHour{DB: db, Prices: market.Catalogue, Log: log},
 		checker: &CheckBudgets{DB: db, Currency: "USD", Log: log}}
 	e.exec(`INSERT INTO tenant (tenant_id, name, created_at) VALUES ($1, 'Test', now())`, e.tenant)
 	e.exec(`INSERT INTO tenant_directory (tenant_id, created_at) VALUES ($1, now())`, e.tenant)
@@ -349,7 +349,7 @@ func TestABudgetReachesItsWebhookOnce(t *testing.T) {
 	e.workload("llm", "red")
 	e.pod("p1", "n1", "llm", 1000, start)
 	e.dataAt(start.Add(40 * time.Minute)) // about 0.55 of the node's 0.67
-	client, err := New(Config{SweepEvery: time.Hour}, Deps{DB: e.db, Prices: market.Catalogue(), Secrets: sealer, Log: e.log,
+	client, err := New(Config{SweepEvery: time.Hour}, Deps{DB: e.db, Prices: market.Catalogue, Secrets: sealer, Log: e.log,
 		Sender: notify.New(notify.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}), Registry: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)

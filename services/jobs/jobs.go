@@ -60,9 +60,10 @@ func (c Config) WithDefaults() Config {
 // Deps are the rooms that jobs work with.
 type Deps struct {
 	DB       *store.DB
-	Prices   *market.PriceBook
-	Secrets  Opener // webhook secrets
-	Sender   Sender // webhooks
+	Prices   func() *market.PriceBook // the newest book; whoever works with one keeps it to the end
+	Secrets  Opener                   // webhook secrets, access to cloud accounts
+	Sources  SourceOpener             // cloud accounts; nil: this process cannot read them
+	Sender   Sender                   // webhooks
 	Log      *slog.Logger
 	Registry *prometheus.Registry
 }
@@ -97,13 +98,19 @@ func New(cfg Config, deps Deps) (*Client, error) {
 	river.AddWorker(workers, &PlanWorker{DB: deps.DB, Prices: deps.Prices, Log: deps.Log, Took: decide, Unsound: unsound})
 	river.AddWorker(workers, &Compact{DB: deps.DB})
 	river.AddWorker(workers, &CloseHour{DB: deps.DB, Prices: deps.Prices, Log: deps.Log})
-	river.AddWorker(workers, &CheckBudgets{DB: deps.DB, Currency: deps.Prices.Currency(), Log: deps.Log})
+	river.AddWorker(workers, &CheckBudgets{DB: deps.DB, Currency: deps.Prices().Currency(), Log: deps.Log})
 	river.AddWorker(workers, &Deliver{DB: deps.DB, Secrets: deps.Secrets, Sender: deps.Sender, Log: deps.Log})
 	river.AddWorker(workers, &Sweep{DB: deps.DB, Log: deps.Log})
 	river.AddWorker(workers, &Prune{DB: deps.DB, Log: deps.Log})
 	river.AddWorker(workers, &AvailabilitySweep{DB: deps.DB})
 	river.AddWorker(workers, &LearnAvailability{DB: deps.DB, Log: deps.Log})
 	river.AddWorker(workers, &SpotAlerts{DB: deps.DB, Log: deps.Log, Open: doubts})
+	sources := deps.Sources
+	if sources == nil {
+		sources = noSources
+	}
+	river.AddWorker(workers, &Refresh{DB: deps.DB, Secrets: deps.Secrets, Open: sources, Prices: deps.Prices, Log: deps.Log})
+	river.AddWorker(workers, &RefreshSweep{DB: deps.DB})
 	name := uuid.NewString()
 	client, err := river.NewClient(riverpgxv5.New(deps.DB.Pool()), &river.Config{
 		ID:      name,
@@ -119,6 +126,8 @@ func New(cfg Config, deps Deps) (*Client, error) {
 				&river.PeriodicJobOpts{RunOnStart: true}),
 			river.NewPeriodicJob(river.PeriodicInterval(pruneEvery), func() (river.JobArgs, *river.InsertOpts) { return PruneArgs{}, nil }, nil),
 			river.NewPeriodicJob(river.PeriodicInterval(availabilityEvery), func() (river.JobArgs, *river.InsertOpts) { return AvailabilitySweepArgs{}, nil },
+				&river.PeriodicJobOpts{RunOnStart: true}),
+			river.NewPeriodicJob(river.PeriodicInterval(refreshSweepEvery), func() (river.JobArgs, *river.InsertOpts) { return RefreshSweepArgs{}, nil },
 				&river.PeriodicJobOpts{RunOnStart: true}),
 			river.NewPeriodicJob(river.PeriodicInterval(spotAlertsEvery), func() (river.JobArgs, *river.InsertOpts) { return SpotAlertsArgs{}, nil },
 				&river.PeriodicJobOpts{RunOnStart: true}),

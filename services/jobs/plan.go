@@ -38,7 +38,7 @@ func (PlanArgs) InsertOpts() river.InsertOpts {
 type PlanWorker struct {
 	river.WorkerDefaults[PlanArgs]
 	DB     *store.DB
-	Prices *market.PriceBook
+	Prices func() *market.PriceBook
 	Log    *slog.Logger
 	Took   prometheus.Observer // seconds of Decide; nil: not measured
 	// Unsound counts decisions that their check threw out; nil: not counted.
@@ -160,7 +160,7 @@ func (w *PlanWorker) save(ctx context.Context, tx *store.Tx, plan optimizer.Plan
 // price fills in what one more replica of each workload costs per hour, where its machine has a price: on top of what commitments cover
 // already, at the tenant's own price or the catalogue's.
 func (w *PlanWorker) price(ctx context.Context, tx *store.Tx, snapshot fleet.Snapshot, hosts map[fleet.WorkloadID]store.Host) error {
-	prices, left, err := leftOf(ctx, tx, w.Prices, snapshot.Now)
+	prices, left, err := leftOf(ctx, tx, w.Prices(), snapshot.Now)
 	if err != nil {
 		return fmt.Errorf("load prices: %w", err)
 	}

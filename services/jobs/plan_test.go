@@ -63,7 +63,7 @@ type planners struct {
 
 func (e *estate) planners(w *PlanWorker) *planners {
 	e.t.Helper()
-	w.DB, w.Prices, w.Log = e.db, market.Catalogue(), e.log
+	w.DB, w.Prices, w.Log = e.db, market.Catalogue, e.log
 	workers := river.NewWorkers()
 	river.AddWorker(workers, w)
 	client, err := river.NewClient(riverpgxv5.New(e.db.Pool()), &river.Config{Workers: workers, Logger: e.log,
@@ -346,7 +346,7 @@ func TestASweepFindsWhatNobodyAskedFor(t *testing.T) {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &Sweep{DB: e.db, Log: e.log})
 	river.AddWorker(workers, &Compact{DB: e.db}) // known, but no queue of theirs is worked on here
-	river.AddWorker(workers, &CloseHour{DB: e.db, Prices: market.Catalogue(), Log: e.log})
+	river.AddWorker(workers, &CloseHour{DB: e.db, Prices: market.Catalogue, Log: e.log})
 	client, err := river.NewClient(riverpgxv5.New(e.db.Pool()), &river.Config{Workers: workers, Logger: e.log, Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}}})
 	if err != nil {
 		t.Fatal(err)

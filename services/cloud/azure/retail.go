@@ -40,6 +40,9 @@ func retailQuery(region, more string) string {
 
 // items reads the retail prices of a region's machines, whole.
 func (s *Source) items(ctx context.Context, region string, each func(*item)) error {
+	if strings.Trim(region, "abcdefghijklmnopqrstuvwxyz0123456789") != "" || region == "" { // it stands in a filter
+		return fleet.Errorf(fleet.CodeInvalid, "%.40q is no region of Azure", region)
+	}
 	return s.list(ctx, "list Azure prices of "+region, func(ctx context.Context) error {
 		first := retailQuery(region, "")
 		return cloud.Pages(ctx, func(link string) (string, error) {

@@ -21,6 +21,7 @@ type config struct {
 	webhookAllow []netip.Prefix
 	// PLIMSOLL_TRUSTED_PROXIES: comma-separated CIDRs of the proxies whose X-Forwarded-For is believed. Default none.
 	trustedProxies []netip.Prefix
+	clouds         clouds       // PLIMSOLL_CLOUD_IDENTITY: see readClouds
 	log            *slog.Logger // PLIMSOLL_LOG_LEVEL: debug, info (default), warn, error
 }
 
@@ -42,6 +43,9 @@ func configFromEnv() (config, error) {
 		return c, err
 	}
 	if c.trustedProxies, err = networks("PLIMSOLL_TRUSTED_PROXIES"); err != nil {
+		return c, err
+	}
+	if c.clouds, err = readClouds(); err != nil {
 		return c, err
 	}
 	c.log, err = newLog(os.Getenv("PLIMSOLL_LOG_LEVEL"))

@@ -90,7 +90,7 @@ func devDemo(ctx, parts context.Context, group *errgroup.Group, f devFlags, svc 
 	control.set(d)
 	group.Go(func() error { return demoMarket(parts, svc, tenant, f.seed) })
 	fmt.Fprintln(stdout, "  roll-ups and costs")
-	if err := jobs.CatchUp(ctx, jobs.Deps{DB: svc.db, Prices: market.Catalogue(), Log: svc.cfg.log}, tenant, cluster); err != nil {
+	if err := jobs.CatchUp(ctx, jobs.Deps{DB: svc.db, Prices: market.Catalogue, Log: svc.cfg.log}, tenant, cluster); err != nil {
 		return err
 	}
 	group.Go(func() error {

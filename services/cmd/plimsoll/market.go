@@ -19,6 +19,8 @@ var marketCommands = []struct {
 	{"history", "what a pool cost over time", marketHistory},
 	{"show", "what is kept, and the cheapest Spot machines", marketShow},
 	{"backtest", "score the availability model on a trace; needs no database", marketBacktest},
+	{"refresh", "read the cloud accounts of a tenant, or Azure's public prices, now", marketRefresh},
+	{"sources", "how fresh each list of prices is", marketSources},
 	{"quarantine", "prices that were not believed: list, accept, dismiss", marketQuarantine},
 }
 

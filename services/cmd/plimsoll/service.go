@@ -33,6 +33,8 @@ type service struct {
 	registry *prometheus.Registry
 	sealer   *auth.Sealer
 	queue    *jobs.Enqueuer
+	prices   *store.PriceBook
+	clouds   clouds
 	door     *httpapi.Server // made by runDoor's caller
 }
 
@@ -42,7 +44,7 @@ func newService(ctx context.Context, cfg config, demo httpapi.DemoControl) (*ser
 	if err != nil {
 		return nil, err
 	}
-	s := &service{cfg: cfg, db: db, registry: prometheus.NewRegistry()}
+	s := &service{cfg: cfg, db: db, registry: prometheus.NewRegistry(), prices: store.NewPriceBook(db, market.Catalogue()), clouds: cfg.clouds}
 	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if s.sealer, err = auth.NewSealer(cfg.secretKey); err != nil {
 		return nil, err
@@ -59,7 +61,7 @@ func newService(ctx context.Context, cfg config, demo httpapi.DemoControl) (*ser
 	}
 	s.door = httpapi.New(httpapi.Config{Version: version(), PublicURL: cfg.publicURL, Dashboard: dashboard, TrustedProxies: cfg.trustedProxies}, httpapi.Deps{
 		DB: db, Queue: s.queue, Keys: s.keys, Sealer: s.sealer, Log: cfg.log, Registry: s.registry, Demo: demo,
-		Addresses: notify.New(notify.Config{Allow: cfg.webhookAllow}),
+		Addresses: notify.New(notify.Config{Allow: cfg.webhookAllow}), Prices: s.prices.Book, Clouds: s.clouds,
 	})
 	return s, nil
 }
@@ -75,6 +77,7 @@ func (s *service) runDoor(ctx context.Context, listener net.Listener) error {
 		return nil
 	})
 	group.Go(func() error { return s.door.Run(ctx) })
+	group.Go(func() error { return s.runPrices(ctx) })
 	group.Go(func() error {
 		return s.keys.Run(ctx, func(err error) { s.cfg.log.Error("signing keys were not reloaded", "error", err) })
 	})
@@ -91,11 +94,17 @@ func (s *service) runDoor(ctx context.Context, listener net.Listener) error {
 	return group.Wait()
 }
 
+// runPrices keeps the book of prices as fresh as what was read from the clouds. One runs per process.
+func (s *service) runPrices(ctx context.Context) error {
+	return s.prices.Run(ctx, func(err error) { s.cfg.log.Error("prices were not reloaded", "error", err) })
+}
+
 // runJobs works on the queue until ctx ends.
 func (s *service) runJobs(ctx context.Context) error {
 	client, err := jobs.New(jobs.Config{}, jobs.Deps{
-		DB: s.db, Prices: market.Catalogue(), Secrets: s.sealer, Log: s.cfg.log, Registry: s.registry,
-		Sender: notify.New(notify.Config{Allow: s.cfg.webhookAllow, Agent: "Plimsoll/" + version()}),
+		DB: s.db, Prices: s.prices.Book, Secrets: s.sealer, Log: s.cfg.log, Registry: s.registry,
+		Sources: s.clouds.Open,
+		Sender:  notify.New(notify.Config{Allow: s.cfg.webhookAllow, Agent: "Plimsoll/" + version()}),
 	})
 	if err != nil {
 		return err
@@ -144,6 +153,7 @@ func workerCommand(ctx context.Context, args []string, _, stderr io.Writer) erro
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.runJobs(ctx) })
+	group.Go(func() error { return s.runPrices(ctx) })
 	server := httpapi.NewHTTPServer(s.door.Health())
 	group.Go(func() error {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
