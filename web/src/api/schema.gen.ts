@@ -249,6 +249,75 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/cloud-accounts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List cloud accounts and how fresh each is */
+        get: operations["list-cloud-accounts"];
+        put?: never;
+        /** Add a cloud account; it is read within a minute */
+        post: operations["create-cloud-account"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/cloud-accounts/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Forget a cloud account; prices and commitments that came from it stay */
+        delete: operations["delete-cloud-account"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/cloud-accounts/{id}/refresh": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Read the account within a minute instead of at its time */
+        post: operations["refresh-cloud-account"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/cloud-accounts/{id}/validate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Try each thing that the account must allow */
+        post: operations["validate-cloud-account"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/clusters": {
         parameters: {
             query?: never;
@@ -716,6 +785,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/price-sources": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How fresh each list of prices is */
+        get: operations["list-price-sources"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/prices": {
         parameters: {
             query?: never;
@@ -1034,6 +1120,10 @@ export interface components {
             /** @enum {string} */
             role: "admin" | "operator" | "finance" | "viewer";
         };
+        AWSRole: {
+            /** @example arn:aws:iam::123456789012:role/plimsoll */
+            role_arn: string;
+        };
         AddMemberInputBody: {
             display_name?: string;
             /** Format: email */
@@ -1192,6 +1282,13 @@ export interface components {
             items: components["schemas"]["AuditEntry"][] | null;
             next_cursor?: string;
         };
+        AzureApplication: {
+            client_id: string;
+            /** @description without one, the installation's own federated token is used, where the operator allows it */
+            client_secret?: string;
+            directory_id: string;
+            subscription_id: string;
+        };
         Budget: {
             /** @description per calendar month, UTC */
             amount: components["schemas"]["Money"];
@@ -1301,6 +1398,55 @@ export interface components {
             licence: string;
             name: string;
             origin: string;
+        };
+        CloudAccount: {
+            /**
+             * Format: int64
+             * @description of the newest complete reading
+             */
+            age_seconds: number | null;
+            /** @enum {string} */
+            cloud: "aws" | "azure" | "gcp";
+            /** Format: date-time */
+            created_at: string;
+            created_by: string;
+            /** @description AWS: what the role's trust policy must ask for */
+            external_id?: string;
+            /**
+             * Format: int64
+             * @description in a row
+             */
+            failures: number;
+            id: string;
+            name: string;
+            /** Format: date-time */
+            next_at: string;
+            /** @description counts of the newest complete reading */
+            outcome: unknown;
+            /** @description of the newest failure */
+            problem?: string;
+            /**
+             * Format: date-time
+             * @description of the newest complete reading
+             */
+            refreshed_at: string | null;
+            regions: string[] | null;
+            /** @description nothing complete was read for more than three hours */
+            stale: boolean;
+            /** @enum {string} */
+            state: "new" | "ok" | "failing";
+            /** @description the role, application or service account that is used */
+            subject: string;
+        };
+        CloudCheck: {
+            /** @description in the cloud's words */
+            name: string;
+            ok: boolean;
+            problem?: string;
+        };
+        CloudChecks: {
+            checks: components["schemas"]["CloudCheck"][] | null;
+            ok: boolean;
         };
         Cluster: {
             /** @description The agent's own limits; the service cannot lift them */
@@ -1836,6 +1982,11 @@ export interface components {
             state: "pending" | "delivered" | "failed";
             webhook_id: string;
         };
+        DoubtedPrice: {
+            expected: string;
+            hour: string;
+            instance_type: string;
+        };
         EnrolmentInputBody: {
             /**
              * Format: int64
@@ -1898,6 +2049,13 @@ export interface components {
         EventListBody: {
             items: components["schemas"]["ClusterEvent"][] | null;
             next_cursor?: string;
+        };
+        GCPServiceAccount: {
+            /** @description the JSON key file */
+            key?: string;
+            project_id: string;
+            /** @description to be impersonated instead, where the operator allows it */
+            service_account?: string;
         };
         "Get-spot-statsResponse": {
             /** Format: date-time */
@@ -1976,6 +2134,9 @@ export interface components {
             at: string;
             items: components["schemas"]["SpotOffer"][] | null;
         };
+        "List-cloud-accountsResponse": {
+            items: components["schemas"]["CloudAccount"][] | null;
+        };
         "List-commitmentsResponse": {
             items: components["schemas"]["Commitment"][] | null;
         };
@@ -1987,6 +2148,9 @@ export interface components {
         };
         "List-policy-versionsResponse": {
             items: components["schemas"]["PolicyVersion"][] | null;
+        };
+        "List-price-sourcesResponse": {
+            items: components["schemas"]["PriceSource"][] | null;
         };
         "List-quarantined-pricesResponse": {
             items: components["schemas"]["QuarantinedPrice"][] | null;
@@ -2069,6 +2233,15 @@ export interface components {
              * @example USD
              */
             currency: string;
+        };
+        NewCloudAccountBody: {
+            aws?: components["schemas"]["AWSRole"];
+            azure?: components["schemas"]["AzureApplication"];
+            /** @enum {string} */
+            cloud: "aws" | "azure" | "gcp";
+            gcp?: components["schemas"]["GCPServiceAccount"];
+            name: string;
+            regions: string[] | null;
         };
         NewClusterInputBody: {
             /**
@@ -2509,6 +2682,35 @@ export interface components {
              */
             share: number;
             source?: string;
+            stale: boolean;
+        };
+        PriceSource: {
+            /** Format: int64 */
+            age_seconds: number;
+            /**
+             * Format: int64
+             * @description of these, new prices
+             */
+            changed: number;
+            cloud: string;
+            /** @description prices that were not believed and are not used, at most a hundred */
+            doubted: components["schemas"]["DoubtedPrice"][] | null;
+            /** @enum {string} */
+            kind: "on_demand" | "spot";
+            /**
+             * Format: int64
+             * @description rows with a price
+             */
+            listed: number;
+            /** Format: date-time */
+            refreshed_at: string;
+            region: string;
+            /** @description rows left out or without a price, by reason */
+            skipped: {
+                [key: string]: number;
+            };
+            source: string;
+            /** @description older than 26 hours */
             stale: boolean;
         };
         "Put-own-priceRequest": {
@@ -4112,6 +4314,328 @@ export interface operations {
             };
             /** @description Internal Server Error */
             500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "list-cloud-accounts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List-cloud-accountsResponse"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "create-cloud-account": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewCloudAccountBody"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CloudAccount"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "delete-cloud-account": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "refresh-cloud-account": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Accepted */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "validate-cloud-account": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CloudChecks"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6417,6 +6941,53 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["List-policy-presetsResponse"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "list-price-sources": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List-price-sourcesResponse"];
                 };
             };
             /** @description Unauthorized */
