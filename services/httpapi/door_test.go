@@ -55,6 +55,7 @@ type doorOptions struct {
 	queue             httpapi.Queue
 	publicURL         string
 	trustedProxies    []netip.Prefix
+	clouds            httpapi.CloudChecker
 }
 
 func openDoor(t *testing.T, opt doorOptions) *door {
@@ -78,7 +79,7 @@ func openDoor(t *testing.T, opt doorOptions) *door {
 		t.Fatal(err)
 	}
 	server := httpapi.New(httpapi.Config{Version: "test", PublicURL: opt.publicURL, Dashboard: opt.dashboard, RequestsPerMinute: opt.requestsPerMinute, TrustedProxies: opt.trustedProxies}, httpapi.Deps{
-		DB: d.db, Keys: d.keys, Sealer: d.sealer, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Registry: prometheus.NewRegistry(), Demo: opt.demo, Queue: opt.queue,
+		DB: d.db, Keys: d.keys, Sealer: d.sealer, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Registry: prometheus.NewRegistry(), Demo: opt.demo, Queue: opt.queue, Clouds: opt.clouds,
 	})
 	listener := httptest.NewServer(server.Handler())
 	d.url = listener.URL

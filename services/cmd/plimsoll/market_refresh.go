@@ -39,7 +39,12 @@ func marketRefresh(ctx context.Context, args []string, stdout, stderr io.Writer)
 			return err
 		}
 		defer db.Close()
-		return refreshPublic(ctx, db, strings.Split(*regions, ","), stdout)
+		list := strings.Split(*regions, ",")
+		source, err := azure.New(azure.Config{Regions: list})
+		if err != nil {
+			return err
+		}
+		return refreshPublic(ctx, db, source, list, stdout)
 	}
 	cfg, err := configFromEnv()
 	if err != nil {
@@ -106,18 +111,15 @@ func refreshAccounts(ctx context.Context, db *store.DB, worker *jobs.Refresh, te
 	return nil
 }
 
-func refreshPublic(ctx context.Context, db *store.DB, regions []string, stdout io.Writer) error {
-	source, err := azure.New(azure.Config{Regions: regions})
-	if err != nil {
-		return err
-	}
+func refreshPublic(ctx context.Context, db *store.DB, source jobs.PublicPrices, regions []string, stdout io.Writer) error {
 	worker, err := refresher(ctx, db)
 	if err != nil {
 		return err
 	}
 	var failed []error
 	for _, region := range regions {
-		done, err := worker.Public(ctx, fleet.CloudAzure, source, strings.TrimSpace(region))
+		region = strings.TrimSpace(region)
+		done, err := worker.Public(ctx, fleet.CloudAzure, source, region)
 		if err != nil {
 			failed = append(failed, err)
 			continue
