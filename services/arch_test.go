@@ -34,6 +34,7 @@ var plan = map[string]room{
 	"optimizer":             {why: "decisions must compute again from what they saw", rooms: []string{"fleet", "market"}, modules: []string{"sigs.k8s.io/yaml"}, pure: true},
 	"ledger":                {why: "a bill must compute again from what it was made of", rooms: []string{"fleet", "market"}, modules: []string{"github.com/google/uuid"}, pure: true},
 	"replay":                {why: "a world is a function of its seed", rooms: []string{"fleet", "market", "optimizer", "ledger"}, pure: true},
+	"packing":               {why: "machines chosen must be chosen again from the same pods and prices", rooms: []string{"fleet"}, pure: true},
 	"lab":                   {why: "a score is a function of load, seed and policy", rooms: []string{"fleet", "optimizer"}, pure: true},
 	"store": {why: "the one that knows SQL; it keeps plans, cost rows and price history, so it knows their types",
 		rooms:   []string{"fleet", "market", "commitment", "availability", "optimizer", "ledger", "wire/plimsoll/agent/v1", "wire/frame"},

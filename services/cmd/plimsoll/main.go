@@ -29,6 +29,7 @@ Usage: plimsoll COMMAND [flags]
   migrate    up | down | status: the database schema
   tenant     NAME E-MAIL: make a tenant and its first owner
   replay     score | compare | run: scaling policies on recorded load against a proven bound
+  pack       pods on offerings at the least price, with a proven bound
   market     import | history | show | ...: Spot prices
   openapi    print the OpenAPI document of the REST API
   version    print the version
@@ -50,7 +51,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 2
 	}
 	commands := map[string]func(context.Context, []string, io.Writer, io.Writer) error{
-		"dev": devCommand, "serve": serveCommand, "worker": workerCommand, "migrate": migrateCommand, "tenant": tenantCommand, "market": marketCommand, "replay": replayCommand, "openapi": openapiCommand,
+		"dev": devCommand, "serve": serveCommand, "worker": workerCommand, "migrate": migrateCommand, "tenant": tenantCommand, "market": marketCommand, "replay": replayCommand, "pack": packCommand, "openapi": openapiCommand,
 		"version": func(_ context.Context, _ []string, out, _ io.Writer) error {
 			_, err := fmt.Fprintln(out, version())
 			return err

@@ -1,0 +1,4 @@
+package main
+
+// packRSSUnit: Linux counts resident memory in KiB.
+const packRSSUnit = 1024

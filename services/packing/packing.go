@@ -1,0 +1,181 @@
+// Package packing chooses which machines to rent for which pods at the least price per hour, and proves how far from the least
+// its answer can be. Pods that ask for the same are one shape with a count, offerings that another beats in everything are left out,
+// a linear program over whole-machine patterns (column generation) gives prices per shape, and those prices both guide the
+// rounding and certify a lower bound. The room is pure: same input, same bytes. It never sums money in floats: the program runs in
+// floats, but the bound and the cost are computed again in integers from what it found. See docs/packing.md and docs/adr/0015.
+package packing
+
+import (
+	"sort"
+
+	"plimsoll.dev/services/fleet"
+)
+
+// Pod is one replica and what it asks for.
+type Pod struct {
+	Name      string
+	CPUMilli  int64
+	MemMiB    int64
+	GPUCount  int64            // GPUs it wants, each a different one
+	GPUMilli  int64            // share of each of them, 1 to 1000; machines that do not share give whole ones
+	GPUModels []fleet.GPUModel // acceptable models; empty: any
+	Archs     []string         // acceptable architectures; empty: amd64; "*": any
+	SpotOK    bool             // may run on Spot
+}
+
+// Offering is a machine that can be rented: what pods may use of it, what it costs, how many there are.
+type Offering struct {
+	fleet.Offering
+	Price         *fleet.Money // per machine-hour; nil (unknown) and zero make the offering unusable, never free
+	CPUMilli      int64        // allocatable
+	MemMiB        int64        // allocatable
+	GPUModel      fleet.GPUModel
+	GPUCount      int64
+	SharesGPUs    bool // pods may take fractions of its GPUs
+	Arch          string
+	MaxPods       int64
+	Stock         *int64 // machines to be had; nil: no limit known
+	ReservationID string
+}
+
+// Options change what is allowed and how long to look. The zero value is the default.
+type Options struct {
+	ShareGPUs  bool        // all machines share GPUs by fraction, whatever the offering says
+	NoCPUOnGPU bool        // pods without GPUs may not use machines with GPUs
+	Effort     int         // how long to improve, in units of about a tenth of the default; 0: the default (10)
+	Stop       func() bool // asked between steps; true ends the search with the best so far. nil: never
+}
+
+// Node is one machine of an answer with the pods on it.
+type Node struct {
+	Offering int   // index into the offerings given
+	Pods     []int // indices into the pods given, ascending
+}
+
+// Answer is a feasible packing and the proof of how good it is.
+type Answer struct {
+	Nodes    []Node
+	Unplaced []Unplaced
+	Cost     fleet.Money // per hour
+	Bound    fleet.Money // per hour: no packing of the placed pods costs less
+	Stats    Stats
+	Duals    []Dual // what each shape is worth per pod, by which Bound is proven; see Bound
+}
+
+// Stats tells the size of the problem and the work that was done.
+type Stats struct {
+	Shapes    int
+	Offerings int // usable, after dominance
+	Columns   int // patterns generated
+	Rounds    int // of column generation
+	Moves     int // of local search
+	Proven    fleet.Money
+	Stopped   bool // cut short by Stop
+}
+
+// Dual is the value per pod that the proof gives a shape.
+type Dual struct {
+	Pod   int         // the first pod of the shape
+	Count int64       // pods of the shape
+	Value fleet.Money // per pod and hour
+}
+
+// Gap is cost over bound minus one; zero if there is nothing to pay.
+func (a *Answer) Gap() float64 {
+	if a.Bound <= 0 {
+		return 0
+	}
+	return a.Cost.Float()/a.Bound.Float() - 1
+}
+
+// Pack places pods on offerings. The answer is always feasible; pods that cannot be placed are listed with the reason. Errors are
+// of the input only: negative or excessive sizes.
+func Pack(pods []Pod, offerings []Offering, opts Options) (*Answer, error) {
+	if err := validate(pods, offerings); err != nil {
+		return nil, err
+	}
+	p := newProblem(pods, offerings, opts)
+	s := newSolver(p)
+	s.solve()
+	return s.answer(), nil
+}
+
+// limits of the input: sizes are summed in 32 bits inside patterns.
+const (
+	maxSize      = 1 << 28
+	maxPods      = 1_000_000
+	maxOfferings = 100_000
+	maxGPUs      = 1024
+	maxPrice     = 1_000_000 * fleet.NanosPerUnit
+)
+
+func validate(pods []Pod, offerings []Offering) error {
+	if len(pods) > maxPods || len(offerings) > maxOfferings {
+		return fleet.Errorf(fleet.CodeTooLarge, "%d pods on %d offerings: at most %d and %d", len(pods), len(offerings), maxPods, maxOfferings)
+	}
+	for i := range pods {
+		q := &pods[i]
+		switch {
+		case q.CPUMilli < 0 || q.MemMiB < 0 || q.GPUCount < 0 || q.CPUMilli > maxSize || q.MemMiB > maxSize || q.GPUCount > maxGPUs:
+			return fleet.Errorf(fleet.CodeInvalid, "pod %q asks for a size that is negative or beyond any machine", q.Name)
+		case q.GPUCount > 0 && (q.GPUMilli < 1 || q.GPUMilli > 1000):
+			return fleet.Errorf(fleet.CodeInvalid, "pod %q wants %d thousandths of a GPU: 1 to 1000", q.Name, q.GPUMilli)
+		}
+	}
+	for i := range offerings {
+		o := &offerings[i]
+		switch {
+		case o.CPUMilli < 0 || o.MemMiB < 0 || o.GPUCount < 0 || o.MaxPods < 0 || o.CPUMilli > maxSize || o.MemMiB > maxSize || o.GPUCount > maxGPUs || o.MaxPods > maxSize:
+			return fleet.Errorf(fleet.CodeInvalid, "offering %q has a size that is negative or beyond any machine", o.InstanceType)
+		case o.Price != nil && (*o.Price < 0 || *o.Price > maxPrice):
+			return fleet.Errorf(fleet.CodeInvalid, "offering %q costs %s: want 0 to 1,000,000 per hour", o.InstanceType, *o.Price)
+		case o.Stock != nil && *o.Stock < 0:
+			return fleet.Errorf(fleet.CodeInvalid, "offering %q has a stock below zero", o.InstanceType)
+		}
+	}
+	return nil
+}
+
+// answer turns the best packing of shapes into one of pods, in the order of the input.
+func (s *solver) answer() *Answer {
+	p := s.p
+	next := make([]int, len(p.shapes))
+	a := &Answer{}
+	best := append([]bin(nil), s.best...)
+	sort.SliceStable(best, func(x, y int) bool { return p.offs[best[x].off].index < p.offs[best[y].off].index })
+	for _, b := range best {
+		n := Node{Offering: p.offs[b.off].index}
+		for _, c := range b.items {
+			sh := &p.shapes[c.shape]
+			for range c.n {
+				n.Pods = append(n.Pods, sh.pods[next[c.shape]])
+				next[c.shape]++
+			}
+		}
+		sort.Ints(n.Pods)
+		a.Nodes = append(a.Nodes, n)
+		a.Cost = a.Cost.Add(p.offs[b.off].price)
+	}
+	sort.SliceStable(a.Nodes, func(x, y int) bool {
+		if a.Nodes[x].Offering != a.Nodes[y].Offering {
+			return a.Nodes[x].Offering < a.Nodes[y].Offering
+		}
+		return a.Nodes[x].Pods[0] < a.Nodes[y].Pods[0]
+	})
+	placed := make([]int64, len(p.shapes))
+	for i := range next {
+		placed[i] = int64(next[i])
+		for _, pod := range p.shapes[i].pods[next[i]:] {
+			a.Unplaced = append(a.Unplaced, Unplaced{Pod: pod, Reasons: p.outOfStock(i)})
+		}
+	}
+	a.Unplaced = append(a.Unplaced, p.unfit...)
+	sort.Slice(a.Unplaced, func(x, y int) bool { return a.Unplaced[x].Pod < a.Unplaced[y].Pod })
+	a.Bound = s.proof.bound(placed)
+	for i, v := range s.proof.value {
+		a.Duals = append(a.Duals, Dual{Pod: p.shapes[i].pods[0], Count: p.shapes[i].count, Value: fleet.Money(v)})
+	}
+	a.Stats = s.stats
+	a.Stats.Shapes, a.Stats.Offerings, a.Stats.Proven = len(p.shapes), len(p.offs), a.Bound
+	return a
+}

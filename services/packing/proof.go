@@ -1,0 +1,96 @@
+package packing
+
+import (
+	"math"
+	"math/big"
+
+	"plimsoll.dev/services/fleet"
+)
+
+// proof is a certificate: a value per pod of each shape such that no pattern of an unlimited offering is worth more than its price,
+// and what a machine of a limited offering may be worth beyond its price. Then no packing of given pods costs less than the pods'
+// value less what all limited machines can bring. Values are whole nano-units and every pattern's worth was bounded from above, so the
+// floats of the linear program decide how good the bound is, never whether it is right.
+type proof struct {
+	count  []int64 // pods of each shape when the proof was made: values hold for at most so many
+	value  []int64
+	charge *big.Int // sum over limited offerings of stock times surplus
+}
+
+func newProof(p *problem) proof {
+	pr := proof{count: make([]int64, len(p.shapes)), value: make([]int64, len(p.shapes)), charge: new(big.Int)}
+	for i := range p.shapes {
+		pr.count[i] = p.shapes[i].count
+	}
+	return pr
+}
+
+// bound is the least that pods so many per shape can cost.
+func (pr *proof) bound(pods []int64) fleet.Money {
+	sum, t := new(big.Int), new(big.Int)
+	for i, v := range pr.value {
+		sum.Add(sum, t.Mul(big.NewInt(v), big.NewInt(min(pods[i], pr.count[i]))))
+	}
+	sum.Sub(sum, pr.charge)
+	if sum.Sign() <= 0 || !sum.IsInt64() {
+		return 0
+	}
+	return fleet.Money(sum.Int64())
+}
+
+// certify turns the linear program's duals into a proof. It also hands every pattern it finds that is worth more than its offering
+// costs to found. steps bounds the search per offering; a search that is cut lowers the bound, never its truth.
+func (k *pricer) certify(duals []float64, steps int, found func(j int, items []item)) proof {
+	p := k.p
+	pr := newProof(p)
+	for i := range p.shapes {
+		v := math.Floor(duals[i] * fleet.NanosPerUnit)
+		if v < 0 || math.IsNaN(v) {
+			v = 0
+		}
+		pr.value[i] = int64(min(v, 1e15))
+		k.value[i] = float64(pr.value[i])
+		k.limit[i] = int32(min(p.shapes[i].count, math.MaxInt32/2)) //nolint:gosec // bounded by maxPods
+	}
+	k.filter()
+	worth := make([]int64, len(p.offs)) // upper bound on a machine's worth
+	num, den := int64(1), int64(1)      // the least price over worth
+	for j := range p.offs {
+		o := &p.offs[j]
+		floor := float64(o.price) * 1.001 // a thousandth is not worth the search
+		if o.stock < 0 {
+			floor = max(floor, float64(den)/float64(num)*float64(o.price)*0.9999) // no tighter than the loosest so far
+		}
+		v, items, top := k.best(j, floor, steps)
+		if v > float64(o.price)*1.000001 && found != nil {
+			found(j, items)
+		}
+		worth[j] = int64(math.Ceil(max(top, v)*(1+1e-9))) + 1
+		if o.stock < 0 && worth[j] > int64(o.price) && mulLess(int64(o.price), den, num, worth[j]) {
+			num, den = int64(o.price), worth[j]
+		}
+	}
+	t := new(big.Int)
+	n, d := big.NewInt(num), big.NewInt(den)
+	for i, v := range pr.value {
+		pr.value[i] = t.Quo(t.Mul(big.NewInt(v), n), d).Int64()
+	}
+	for j := range p.offs {
+		o := &p.offs[j]
+		if o.stock < 0 {
+			continue
+		}
+		t.Mul(big.NewInt(worth[j]), n)
+		t.Add(t, new(big.Int).Sub(d, big.NewInt(1)))
+		t.Quo(t, d)
+		if t.Sub(t, big.NewInt(int64(o.price))).Sign() > 0 {
+			pr.charge.Add(pr.charge, new(big.Int).Mul(t, big.NewInt(o.stock)))
+		}
+	}
+	return pr
+}
+
+// mulLess tells whether a*b < c*d, exactly.
+func mulLess(a, b, c, d int64) bool {
+	return new(big.Int).Mul(big.NewInt(a), big.NewInt(b)).Cmp(new(big.Int).Mul(big.NewInt(c), big.NewInt(d))) < 0
+}

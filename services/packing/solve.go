@@ -1,0 +1,398 @@
+package packing
+
+import (
+	"math"
+	"sort"
+)
+
+// bin is a machine with shapes on it, ordered by shape.
+type bin struct {
+	off   int
+	items []item
+}
+
+// solver looks for a packing of shapes; best is always feasible.
+type solver struct {
+	p      *problem
+	pr     *pricer
+	stop   func() bool
+	pool   []column // patterns found, as columns over shapes (not rows)
+	seen   map[uint64]bool
+	best   []bin
+	short  int64   // pods that best leaves out
+	cost   float64 // of best
+	duals  []float64
+	proof  proof
+	lp     float64
+	stats  Stats
+	random uint64
+	hot    []int // offerings worth pricing while diving
+}
+
+const (
+	maxSteps  = 60_000
+	certSteps = 1_000_000
+)
+
+var trace = func(string, *solver) {}
+
+func newSolver(p *problem) *solver {
+	s := &solver{p: p, pr: newPricer(p), seen: map[uint64]bool{}, random: 0x9e3779b97f4a7c15, short: math.MaxInt64, proof: newProof(p)}
+	s.stop = func() bool {
+		if !s.stats.Stopped && p.opts.Stop != nil && p.opts.Stop() {
+			s.stats.Stopped = true
+		}
+		return s.stats.Stopped
+	}
+	return s
+}
+
+func (s *solver) effort() int {
+	if s.p.opts.Effort > 0 {
+		return s.p.opts.Effort
+	}
+	return 10
+}
+
+func (s *solver) solve() {
+	if len(s.p.shapes) == 0 {
+		s.best, s.short = nil, 0
+		return
+	}
+	demand := s.demand()
+	lp, rows := s.master(demand)
+	s.duals = append([]float64(nil), lp.y[:lp.cover]...)
+	trace("start", s)
+	bins, short := s.greedy(s.duals, demand, 30)
+	s.offer(bins, short)
+	s.addBins(lp, rows, bins)
+	trace("greedy", s)
+	s.generate(lp, rows)
+	trace("generate", s)
+	if !s.stop() {
+		s.dive()
+	}
+	trace("dive", s)
+	if !s.stop() {
+		s.improve()
+	}
+}
+
+func (s *solver) demand() []int32 {
+	d := make([]int32, len(s.p.shapes))
+	for i := range d {
+		d[i] = int32(s.p.shapes[i].count) //nolint:gosec // bounded by maxPods
+	}
+	return d
+}
+
+// offer takes a packing if it leaves fewer pods out, or as many for less.
+func (s *solver) offer(bins []bin, short int64) bool {
+	cost := s.costOf(bins)
+	if short > s.short || (short == s.short && cost >= s.cost-1e-9) {
+		return false
+	}
+	s.best, s.short, s.cost = bins, short, cost
+	return true
+}
+
+func (s *solver) costOf(bins []bin) float64 {
+	c := 0.0
+	for i := range bins {
+		c += s.p.offs[bins[i].off].cost
+	}
+	return c
+}
+
+// rows of a linear program over the shapes that have demand, then the offerings with limited stock.
+type rows struct {
+	of    []int32 // row of a shape, -1: none
+	shape []int
+	stock []int32 // row of an offering, -1: none
+}
+
+// master makes the linear program for a demand: one single-shape column per row to start from, then the fitting part of the pool.
+func (s *solver) master(demand []int32) (*master, *rows) {
+	p := s.p
+	r := &rows{of: make([]int32, len(p.shapes)), stock: make([]int32, len(p.offs))}
+	var rhs []float64
+	var start []column
+	dear := 0.0
+	for j := range p.offs {
+		dear = max(dear, p.offs[j].cost)
+	}
+	for i, d := range demand {
+		r.of[i] = -1
+		if d <= 0 {
+			continue
+		}
+		r.of[i] = int32(len(rhs)) //nolint:gosec // bounded by maxPods
+		r.shape = append(r.shape, i)
+		rhs = append(rhs, float64(d))
+		c := column{off: -1, cost: 20 * dear, rows: []int32{r.of[i]}, vals: []float64{1}}
+		for j := range p.offs {
+			o := &p.offs[j]
+			if o.stock >= 0 || !p.fitsAlone(&p.shapes[i], j) {
+				continue
+			}
+			n := s.alone(i, j, d)
+			if v := float64(n); o.cost/v < c.cost/c.vals[0] {
+				c = column{off: j, cost: o.cost, rows: c.rows, vals: []float64{v}}
+			}
+		}
+		start = append(start, c)
+	}
+	cover := len(rhs)
+	for j := range p.offs {
+		r.stock[j] = -1
+		if p.offs[j].stock >= 0 {
+			r.stock[j] = int32(len(rhs)) //nolint:gosec // bounded by maxOfferings
+			rhs = append(rhs, float64(p.offs[j].stock))
+		}
+	}
+	return newMaster(rhs, cover, start), r
+}
+
+// alone is how many pods of one shape fit on an offering by themselves.
+func (s *solver) alone(i, j int, most int32) int32 {
+	o := &s.p.offs[j]
+	sh := &s.p.shapes[i]
+	n := sh.need[o.share].copies(&o.cap, most)
+	if o.share == 1 && sh.gpus > 0 && sh.milli < 1000 {
+		for n > 1 && s.pr.slots.fit(s.p, []item{{i, n}}, o.gpus) != gpusFit {
+			n--
+		}
+	}
+	return n
+}
+
+// column makes a column of a pattern.
+func (s *solver) column(j int, items []item, r *rows) (column, bool) {
+	c := column{off: j, cost: s.p.offs[j].cost}
+	for _, it := range items {
+		row := r.of[it.shape]
+		if row < 0 {
+			return c, false
+		}
+		c.rows = append(c.rows, row)
+		c.vals = append(c.vals, float64(it.n))
+	}
+	if r.stock[j] >= 0 {
+		c.rows = append(c.rows, r.stock[j])
+		c.vals = append(c.vals, 1)
+	}
+	return c, true
+}
+
+// generate adds patterns to the linear program until none helps, and proves a bound from its duals.
+func (s *solver) generate(lp *master, r *rows) {
+	p := s.p
+	price := make([]float64, len(p.shapes)) // smoothed duals by which patterns are sought
+	full := make([]float64, len(p.shapes))
+	smooth := 0.5
+	spread := func() {
+		for i := range full {
+			full[i] = 0
+			if r.of[i] >= 0 {
+				full[i] = max(0, lp.y[r.of[i]])
+			}
+		}
+	}
+	lp.solve(20000)
+	spread()
+	copy(price, full)
+	demand := s.demand()
+	idle := make([]int, len(p.offs)) // rounds without a pattern
+	steps := make([]int, len(p.offs))
+	for j := range steps {
+		steps[j] = 400
+	}
+	slow, last, enough := 0, math.Inf(1), false
+	for round := 0; round < 100*s.effort() && !enough; round++ {
+		if s.stop() {
+			break
+		}
+		for i := range price {
+			price[i] = smooth*price[i] + (1-smooth)*full[i]
+		}
+		copy(s.pr.value, price)
+		copy(s.pr.limit, demand)
+		s.pr.filter()
+		added, cut := 0, false
+		for _, dearly := range []bool{false, true} { // offerings that take long to search only when the others give nothing
+			if dearly && (added > 0 || smooth > 0) {
+				break
+			}
+			if dearly {
+				if slow++; slow%4 == 0 {
+					if lp.value() > last*(1-2e-4) {
+						enough = true
+						break
+					}
+					last = lp.value()
+				}
+			}
+			for j := range p.offs {
+				if (steps[j] > 3000) != dearly || (idle[j] > 2 && (round+j)%4 != 0 && smooth > 0) {
+					continue
+				}
+				target := p.offs[j].cost
+				if q := r.stock[j]; q >= 0 {
+					target -= min(0, lp.y[q])
+				}
+				least := 5e-5
+				if dearly {
+					least = 1e-3
+				}
+				_, items, _ := s.pr.best(j, target*(1+least), steps[j])
+				idle[j]++
+				if items == nil {
+					if s.pr.steps < 0 && steps[j] < maxSteps && smooth == 0 {
+						cut = true
+						steps[j] *= 6
+					}
+					continue
+				}
+				if c, ok := s.column(j, items, r); ok && lp.reduced(&c) < -1e-6*c.cost {
+					lp.add(c)
+					s.keep(j, items)
+					added++
+					idle[j] = 0
+				}
+			}
+		}
+		s.stats.Rounds++
+		if round%10 == 0 {
+			s.lp = lp.value()
+			trace("cg", s)
+		}
+		if added == 0 {
+			if smooth > 0 {
+				smooth = 0
+			} else if !cut {
+				break
+			}
+			continue
+		}
+		lp.solve(3000)
+		spread()
+		lp.prune(4000)
+	}
+	s.duals = full
+	s.lp = lp.value()
+	s.prove(lp, r, full)
+	s.choose(lp, r)
+	s.lp = lp.value()
+}
+
+// prove makes the proof, adding the patterns that stand against it and trying again while that helps.
+func (s *solver) prove(lp *master, r *rows, full []float64) {
+	s.certifyAt(full, lp, r)
+	for range 6 {
+		if s.stop() {
+			return
+		}
+		before := len(lp.cols)
+		v := lp.value()
+		lp.solve(3000)
+		for i := range full {
+			full[i] = max(0, lp.y[r.of[i]])
+		}
+		s.certifyAt(full, lp, r)
+		if got := s.proofValue(); got > 0.9985*lp.value() || (len(lp.cols) == before && lp.value() > v*(1-1e-4)) {
+			return
+		}
+	}
+}
+
+func (s *solver) certifyAt(full []float64, lp *master, r *rows) {
+	pr := s.pr.certify(full, certSteps, func(j int, items []item) {
+		if c, ok := s.column(j, items, r); ok {
+			lp.add(c)
+			s.keep(j, items)
+		}
+	})
+	old := s.proof
+	was := s.proofValue()
+	s.proof = pr
+	if s.proofValue() < was {
+		s.proof = old
+	}
+}
+
+func (s *solver) proofValue() float64 {
+	n := make([]int64, len(s.p.shapes))
+	for i := range n {
+		n[i] = s.p.shapes[i].count
+	}
+	return s.proof.bound(n).Float()
+}
+
+// addBins hands the patterns of a packing to the linear program and the pool.
+func (s *solver) addBins(lp *master, r *rows, bins []bin) {
+	for i := range bins {
+		if s.keep(bins[i].off, bins[i].items) {
+			if c, ok := s.column(bins[i].off, bins[i].items, r); ok {
+				lp.add(c)
+			}
+		}
+	}
+}
+
+// keep remembers a pattern for the rounding.
+func (s *solver) keep(j int, items []item) bool {
+	c := column{off: j, cost: s.p.offs[j].cost}
+	h := uint64(j)*0x9e3779b97f4a7c15 + 1 //nolint:gosec // a hash
+	for _, it := range items {
+		c.rows = append(c.rows, int32(it.shape)) //nolint:gosec // bounded by maxPods
+		c.vals = append(c.vals, float64(it.n))
+		h = mix(h ^ uint64(it.shape)<<20 ^ uint64(it.n)) //nolint:gosec // a hash
+	}
+	if s.seen[h] {
+		return false
+	}
+	s.seen[h] = true
+	s.pool = append(s.pool, c)
+	s.stats.Columns++
+	return true
+}
+
+func mix(z uint64) uint64 {
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9
+	z = (z ^ (z >> 27)) * 0x94d049bb133111eb
+	return z ^ (z >> 31)
+}
+
+// choose keeps the patterns and offerings that are near use at the final duals.
+func (s *solver) choose(lp *master, r *rows) {
+	stockDual := func(j int) float64 {
+		if q := r.stock[j]; q >= 0 {
+			return -min(0, lp.y[q])
+		}
+		return 0
+	}
+	hot := map[int]bool{}
+	kept := s.pool[:0]
+	for _, c := range s.pool {
+		d := c.cost + stockDual(c.off)
+		for k, i := range c.rows {
+			d -= s.duals[i] * c.vals[k]
+		}
+		if d < 0.03*c.cost {
+			kept = append(kept, c)
+			hot[c.off] = true
+		}
+	}
+	s.pool = kept
+	s.hot = s.hot[:0]
+	for j := range hot {
+		s.hot = append(s.hot, j)
+	}
+	sort.Ints(s.hot)
+}
+
+// next is a random number below n.
+func (s *solver) next(n int) int {
+	s.random += 0x9e3779b97f4a7c15
+	return int(mix(s.random) % uint64(n)) //nolint:gosec // n is positive
+}
