@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"plimsoll.dev/services/auth"
@@ -120,6 +121,14 @@ func (s *Server) spotAt(ctx context.Context, tx *store.Tx, o fleet.Offering, at 
 	states, err := store.SpotStates(ctx, tx, store.SpotFilter{Cloud: o.Cloud, Region: o.Region, InstanceTypes: []string{o.InstanceType}, Product: market.ProductLinux}, at)
 	if err != nil {
 		return commitment.Known{}, err
+	}
+	// A zone goes by the account's name for it; prices that were read from AWS are kept under its id.
+	zones, err := store.ZoneIDs(ctx, tx)
+	if err != nil {
+		return commitment.Known{}, err
+	}
+	if id, ok := zones[o.Zone]; ok && slices.ContainsFunc(states, func(s market.SpotState) bool { return s.Pool.Zone == id }) {
+		o.Zone = id
 	}
 	q := s.prices().QuoteSpot(o, states, at)
 	return commitment.Known{Hour: q.Price, Source: q.Source, AsOf: q.At, Stale: q.Stale}, nil

@@ -151,6 +151,11 @@ func RefreshCloudAccountSoon(ctx context.Context, tx *Tx, id string) error {
 	return nil
 }
 
+// zoneIDOf is SQL for the id of the zone of a table's row, where an account of tenant $1 knows it, else NULL. The row has cloud and zone.
+func zoneIDOf(table string) string {
+	return `(SELECT a.zones ->> ` + table + `.zone FROM cloud_account a WHERE a.tenant_id = $1 AND a.cloud = ` + table + `.cloud AND a.zones ? ` + table + `.zone ORDER BY a.created_at, a.id LIMIT 1)`
+}
+
 // ZoneIDs gives the ids of zones as the tenant's accounts name them: AWS shuffles names per account, and prices are kept by id.
 func ZoneIDs(ctx context.Context, tx *Tx) (map[string]string, error) {
 	rows, err := tx.pgx.Query(ctx, `SELECT z.key, z.value FROM cloud_account a, jsonb_each_text(a.zones) z WHERE a.tenant_id = $1 ORDER BY a.created_at, a.id`, tx.Tenant)

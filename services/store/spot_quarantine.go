@@ -67,9 +67,9 @@ func QuarantinedInUse(ctx context.Context, tx *Tx, since time.Time, limit int) (
 	// The tenant's machines first, then a join with the reference table.
 	rows, err := tx.pgx.Query(ctx, `
 WITH running AS MATERIALIZED (
-  SELECT DISTINCT cloud, region, zone, instance_type FROM node WHERE tenant_id = $1 AND purchase = 'spot' AND ended_at IS NULL)
+  SELECT n.*, `+zoneIDOf("n")+` AS zone_id FROM (SELECT DISTINCT cloud, region, zone, instance_type FROM node WHERE tenant_id = $1 AND purchase = 'spot' AND ended_at IS NULL) n)
 SELECT `+quarantineColumns+` FROM spot_quarantine q WHERE state = 'open' AND found_at >= $2 AND product = $3 AND EXISTS (
-  SELECT FROM running r WHERE r.cloud = q.cloud AND r.region = q.region AND r.instance_type = q.instance_type AND (q.zone = '' OR r.zone = q.zone))
+  SELECT FROM running r WHERE r.cloud = q.cloud AND r.region = q.region AND r.instance_type = q.instance_type AND (q.zone = '' OR q.zone IN (r.zone, r.zone_id)))
 ORDER BY found_at DESC, id DESC LIMIT $4`, tx.Tenant, since, market.ProductLinux, limit)
 	if err != nil {
 		return nil, fmt.Errorf("load quarantined prices: %w", err)
