@@ -207,28 +207,28 @@ func (a *predictive) forecast(hour int) float64 {
 	return part(sum, weight)
 }
 
-// oracle knows the demand of the next cold start and no more: it orders what the slot will need in which the order becomes ready, and lets
-// go what no slot up to then needs. With the demand as need that is the cheapest schedule without queueing, since giving up
-// a replica pays exactly when it is idle for longer than a start takes.
+// oracle knows the demand of the next cold start and no more: it orders the least that leaves nobody late in the slot in which the order
+// becomes ready, and lets go what no slot up to then needs: giving up a replica pays exactly when it is idle for longer than a start takes.
 type oracle struct {
-	trace *Trace
-	cold  int
-	next  highest
-	fed   int
+	trace   *Trace
+	cold    int
+	next    extreme
+	fed     int
+	want    int32
+	backlog float64 // at the end of the last slot it knows, if it held no more than that slot needs
 }
 
 func newOracle(t *Trace, cold int) Policy {
-	return &oracle{trace: t, cold: cold, next: highest{slots: cold + 1}}
+	return &oracle{trace: t, cold: cold, next: newExtreme(cold + 1)}
 }
 
 // Step looks ahead.
 func (a *oracle) Step(o *Observation) int {
-	want := 0.0
 	for last := min(o.Slot+1+a.cold, a.trace.Slots()-1); a.fed <= last; a.fed++ {
-		want = a.next.add(a.fed, a.trace.Rho[a.fed])
+		rho := a.trace.Rho[a.fed]
+		need := math.Ceil(leastOnTime(a.backlog, rho) - 1e-9)
+		a.backlog = max(0, a.backlog+(rho-need)*SlotSeconds)
+		a.want = a.next.add(int32(a.fed), int32(need))
 	}
-	if want == 0 {
-		want = a.next.value[0]
-	}
-	return int(math.Ceil(want - 1e-9))
+	return int(a.want)
 }

@@ -8,8 +8,9 @@ import (
 
 // Bound is the least that serving everybody on time can cost over the judged span, in replica-hours: no schedule of replicas, whatever it
 // knows of the future, is cheaper. It is a dynamic program over (replicas, backlog) per slot that asks only what every such schedule
-// fulfils: the work done in a slot is at most its capacity, and what has been done is at least all that came LateSeconds ago. Backlogs are rounded
-// down to the grid, which only ever helps the schedule. A replica is paid while it starts; those there at the beginning are free to have.
+// fulfils: the work done in a slot is at most its capacity, and what has been done, at the slot's end and LateSeconds after its start, is at
+// least all that came LateSeconds before. Backlogs are rounded down to the grid, which only ever helps the schedule. A replica is paid while it
+// starts; those there at the beginning are free to have.
 func Bound(t *Trace, cfg Config) (float64, error) {
 	b, err := newBounding(t, cfg, 0)
 	if err != nil {
@@ -24,15 +25,13 @@ func Bound(t *Trace, cfg Config) (float64, error) {
 // bounding is the cost to come: cost[n][d] is the least paid so far, in replica-slots, of all schedules with n replicas in the slot that
 // just passed and a backlog of at most d+1 steps now.
 type bounding struct {
-	trace   *Trace
-	cfg     Config
-	step    float64 // of the backlog grid, replica-seconds
-	lowest  int
-	most    int
-	cost    [][]int32
-	next    [][]int32
-	levels  int // of cost that are in use
-	deepest int
+	trace        *Trace
+	cfg          Config
+	step         float64 // of the backlog grid, replica-seconds
+	lowest, most int     // replicas
+	cost, next   [][]int32
+	levels       int // of cost that are in use
+	deepest      int // levels there may be
 }
 
 // never is a cost that no schedule reaches.
@@ -53,7 +52,7 @@ func newBounding(t *Trace, cfg Config, step float64) (*bounding, error) {
 	if b.step == 0 {
 		b.step = max(peak*LateSeconds/backlogLevels, 1e-6)
 	}
-	b.deepest = int(peak*LateSeconds/b.step) + 1
+	b.deepest = int(peak*LateSeconds/b.step+1e-9) + 1
 	switch {
 	case cfg.Max < b.most:
 		return nil, fleet.Errorf(fleet.CodeInvalid, "trace %s: its peak needs %d replicas, at most %d are allowed", t.Name, b.most, cfg.Max)
@@ -80,25 +79,30 @@ func (b *bounding) plane() [][]int32 {
 	return out
 }
 
-// slot moves the plane over one slot. from, if it is given, notes for each (replicas, backlog before the slot) the count before.
-func (b *bounding) slot(s int, from [][]int16) {
-	b.change(from)
+// slot moves the plane over one slot; with steps it notes how each state was reached.
+func (b *bounding) slot(s int, steps *steps) {
+	b.change(steps)
 	rho := b.trace.Rho[s]
-	room := int(rho*LateSeconds/b.step) + 1 // levels on time at the end of the slot
+	room := int(rho*LateSeconds/b.step+1e-9) + 1 // levels on time at the end of the slot
 	for n := b.lowest; n <= b.most; n++ {
 		out := b.next[n][:max(room, b.levels)]
 		for d := range out {
 			out[d] = never
 		}
 		out = out[:room]
-		in := b.cost[n][:b.levels]
+		// The last to come before this slot are due LateSeconds into it.
+		in := b.cost[n][:min(b.levels, int(float64(n)*LateSeconds/b.step+1e-9)+1)]
 		shift := int(math.Floor((rho - float64(n)) * SlotSeconds / b.step))
-		for d, c := range in[:min(max(1-shift, 0), len(in))] {
-			if d+shift <= 0 {
-				out[0] = min(out[0], c+int32(n))
+		emptied := min(max(1-shift, 0), len(in)) // levels that are worked off within the slot
+		for d, c := range in[:emptied] {
+			if c += int32(n); d+shift <= 0 && c < out[0] {
+				out[0] = c
+				if steps != nil {
+					steps.emptied[n] = int16(d)
+				}
 			}
 		}
-		for d := max(1-shift, 0); d < len(in) && d+shift < room; d++ {
+		for d := emptied; d < len(in) && d+shift < room; d++ {
 			out[d+shift] = in[d] + int32(n)
 		}
 	}
@@ -107,47 +111,33 @@ func (b *bounding) slot(s int, from [][]int16) {
 }
 
 // change lets the count move before a slot: down for nothing, up for the pay of the replicas while they start. Both directions are
-// prefix minima, so that a slot costs no more than its cells.
-func (b *bounding) change(from [][]int16) {
-	cold := int32(b.cfg.ColdSlots)
-	if from != nil {
-		b.changeTraced(from)
-		return
+// prefix minima, so that a slot costs no more than its cells: a first pass from above leaves in each row the best that may fall to it,
+// a second from below the best that may rise.
+func (b *bounding) change(steps *steps) {
+	if steps != nil {
+		steps.start(b)
 	}
-	// A first pass from above leaves in each row the best that may fall to it; the second, from below, the best that may rise.
 	for n := b.most - 1; n >= b.lowest; n-- {
-		row, above := b.cost[n][:b.levels], b.cost[n+1][:b.levels]
-		for d, c := range above {
-			row[d] = min(row[d], c)
-		}
+		b.move(n+1, n, 0, steps)
 	}
 	for n := b.lowest + 1; n <= b.most; n++ {
-		row, below := b.cost[n][:b.levels], b.cost[n-1][:b.levels]
-		for d, c := range below {
-			row[d] = min(row[d], c+cold)
-		}
+		b.move(n-1, n, int32(b.cfg.ColdSlots), steps)
 	}
 }
 
-func (b *bounding) changeTraced(from [][]int16) {
-	cold := int32(b.cfg.ColdSlots)
-	for n := b.lowest; n <= b.most; n++ {
-		for d := range b.levels {
-			from[n][d] = int16(n)
+// move lets schedules go from one count to its neighbour at a price.
+func (b *bounding) move(from, to int, price int32, steps *steps) {
+	row, other := b.cost[to][:b.levels], b.cost[from][:b.levels]
+	if steps == nil {
+		for d, c := range other {
+			row[d] = min(row[d], c+price)
 		}
+		return
 	}
-	for n := b.most - 1; n >= b.lowest; n-- {
-		for d := range b.levels {
-			if c := b.cost[n+1][d]; c < b.cost[n][d] {
-				b.cost[n][d], from[n][d] = c, from[n+1][d]
-			}
-		}
-	}
-	for n := b.lowest + 1; n <= b.most; n++ {
-		for d := range b.levels {
-			if c := b.cost[n-1][d] + cold; c < b.cost[n][d] {
-				b.cost[n][d], from[n][d] = c, from[n-1][d]
-			}
+	for d, c := range other {
+		if c+price < row[d] {
+			row[d] = c + price
+			steps.count[to][d] = steps.count[from][d]
 		}
 	}
 }

@@ -21,14 +21,14 @@ type CQ struct {
 
 // CQConfig has what a person may set. The zero value of each field means the default.
 type CQConfig struct {
-	Late     float64 // share of late requests that is aimed at; default 0.006, for an SLO of 0.01
+	Late     float64 // share of late requests that is aimed at; default 0.007, for an SLO of 0.01
 	HalfLife float64 // days after which experience counts half; default 3
 	Cycle    float64 // what one up-down-up is worth avoiding, in replica-slots of 15 s; default 80
 }
 
 func (c CQConfig) withDefaults() CQConfig {
 	if c.Late == 0 {
-		c.Late = 0.006
+		c.Late = 0.007
 	}
 	if c.HalfLife == 0 {
 		c.HalfLife = 3
