@@ -6,8 +6,11 @@ import (
 	"plimsoll.dev/services/fleet"
 )
 
-// maxPages bounds a list: a hundred times what the longest one has.
-const maxPages = 5_000
+// Bounds of a list, far above what the longest one has: a week of Spot prices of a large region is some 200,000 rows.
+const (
+	maxPages = 5_000
+	maxRows  = 2_000_000
+)
 
 // Pages calls fetch with the token of each page, the empty one first, until a page names no next one. A token that comes back a second
 // time is an error, since the list would be cut short or never end. fetch collects; when Pages fails, what it collected is to be thrown
@@ -32,4 +35,12 @@ func Pages(ctx context.Context, fetch func(token string) (next string, err error
 		seen[next], token = true, next
 	}
 	return fleet.Errorf(fleet.CodeUnavailable, "the cloud's list has more than %d pages", maxPages)
+}
+
+// Room says whether a list of so many rows may grow on; it is asked page by page.
+func Room(rows int) error {
+	if rows > maxRows {
+		return fleet.Errorf(fleet.CodeTooLarge, "the cloud's list has more than %d rows", maxRows)
+	}
+	return nil
 }

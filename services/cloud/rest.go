@@ -40,7 +40,7 @@ func (r Retry) WithDefaults() Retry {
 // Bounds of one call.
 const (
 	callTimeout  = time.Minute
-	maxBodyBytes = 64 << 20
+	maxBodyBytes = 32 << 20
 	maxErrorText = 64 << 10
 )
 

@@ -265,7 +265,7 @@ func (w *Refresh) save(ctx context.Context, tx *store.Tx, account store.CloudAcc
 			return done, err
 		}
 	}
-	if err := saveCommitments(ctx, tx, account, r.commitments, &done); err != nil {
+	if err := w.saveCommitments(ctx, tx, account, r.commitments, &done); err != nil {
 		return done, err
 	}
 	done.Reservations = len(r.capacity.Items)

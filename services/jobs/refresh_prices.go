@@ -184,7 +184,7 @@ func spotRow(c fleet.Cloud, p cloud.SpotPrice) market.SpotRow {
 
 // saveCommitments keeps what the account has bought, where all of its cost is known. What people wrote down themselves is theirs: it is
 // never changed. What the account had and does not list any more ends now.
-func saveCommitments(ctx context.Context, tx *store.Tx, account store.CloudAccount, list cloud.List[cloud.Commitment], done *Refreshed) error {
+func (w *Refresh) saveCommitments(ctx context.Context, tx *store.Tx, account store.CloudAccount, list cloud.List[cloud.Commitment], done *Refreshed) error {
 	count(done.Skipped, list.Skipped)
 	known, err := store.Commitments(ctx, tx, time.Time{}, time.Time{})
 	if err != nil {
@@ -195,11 +195,13 @@ func saveCommitments(ctx context.Context, tx *store.Tx, account store.CloudAccou
 	for _, k := range known {
 		byRef[k.Ref] = k
 	}
+	book := w.Prices()
 	var all []commitment.Commitment
 	listed := map[string]bool{}
 	for _, item := range list.Items {
 		listed[item.Ref] = true
 		was, ok := byRef[item.Ref]
+		item.Rates = fewRates(item.Rates, account.Cloud, book)
 		c, usable := toCommitment(item)
 		if ok && was.Source != source || !usable || c.Validate() != nil {
 			done.CommitmentsSkipped++
@@ -236,8 +238,23 @@ func cutShort(c commitment.Commitment, now time.Time) commitment.Commitment {
 	return c
 }
 
-// maxPlanRates is what a commitment may hold.
+// maxPlanRates is what a commitment may hold. A plan has one for each of some 1,000 types in each region.
 const maxPlanRates = 5_000
+
+// fewRates keeps those of machines with GPUs where a plan has more rates than a commitment may hold, then others in their order. What is
+// left out counts as not covered.
+func fewRates(rates []cloud.Rate, c fleet.Cloud, book *market.PriceBook) []cloud.Rate {
+	if len(rates) <= maxPlanRates {
+		return rates
+	}
+	gpus := func(r cloud.Rate) int {
+		t, _ := book.InstanceType(c, r.InstanceType)
+		return min(t.GPUCount, 1)
+	}
+	out := slices.Clone(rates)
+	slices.SortStableFunc(out, func(a, b cloud.Rate) int { return gpus(b) - gpus(a) })
+	return out[:maxPlanRates]
+}
 
 // toCommitment translates; false when what it costs is not known, since nothing must look free that is not.
 func toCommitment(c cloud.Commitment) (commitment.Commitment, bool) {
@@ -250,9 +267,6 @@ func toCommitment(c cloud.Commitment) (commitment.Commitment, bool) {
 		}
 		out.Spend, out.Resource = *c.Spend, ""
 		for _, r := range c.Rates {
-			if len(out.Rates) == maxPlanRates {
-				return out, false
-			}
 			out.Rates = append(out.Rates, commitment.Rate{InstanceType: r.InstanceType, Region: r.Region, Hour: &r.Hour})
 		}
 	case c.Kind == cloud.CapacityReservation: // costs the on-demand price of its machines

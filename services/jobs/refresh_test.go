@@ -420,3 +420,21 @@ func TestWaitsBetweenFailuresGrowAndEnd(t *testing.T) {
 		last = wait
 	}
 }
+
+func TestAPlanWithTooManyRatesKeepsThoseOfGPUs(t *testing.T) {
+	t.Parallel()
+	var rates []cloud.Rate
+	for i := range maxPlanRates + 10 {
+		rates = append(rates, cloud.Rate{Region: "us-east-1", InstanceType: fmt.Sprintf("cpu%d.large", i), Hour: 1})
+	}
+	rates = append(rates, cloud.Rate{Region: "us-east-1", InstanceType: "p5.48xlarge", Hour: 2})
+	got := fewRates(rates, fleet.CloudAWS, market.Catalogue())
+	if len(got) != maxPlanRates || got[0].InstanceType != "p5.48xlarge" || got[1].InstanceType != "cpu0.large" || rates[0].InstanceType != "cpu0.large" {
+		t.Errorf("%d rates, first %+v", len(got), got[:2])
+	}
+	spend := fleet.Money(1)
+	c, ok := toCommitment(cloud.Commitment{Ref: "sp", Kind: cloud.ComputeSP, Spend: &spend, Rates: got, From: start, To: start.AddDate(1, 0, 0)})
+	if err := c.Validate(); !ok || err != nil {
+		t.Errorf("%t %v", ok, err)
+	}
+}

@@ -76,6 +76,7 @@ func (s *Source) CapacityReservations(ctx context.Context) (cloud.List[cloud.Cap
 
 func (s *Source) reservations(ctx context.Context, region string, each func(*types.CapacityReservation)) error {
 	return s.list(ctx, "list AWS capacity reservations of "+region, func(ctx context.Context) error {
+		rows := 0
 		return cloud.Pages(ctx, func(token string) (string, error) {
 			page, err := s.ec2.DescribeCapacityReservations(ctx, &ec2.DescribeCapacityReservationsInput{
 				Filters:    []types.Filter{{Name: aws.String("state"), Values: []string{"active", "scheduled"}}},
@@ -86,7 +87,8 @@ func (s *Source) reservations(ctx context.Context, region string, each func(*typ
 			for i := range page.CapacityReservations {
 				each(&page.CapacityReservations[i])
 			}
-			return aws.ToString(page.NextToken), nil
+			rows += len(page.CapacityReservations)
+			return aws.ToString(page.NextToken), cloud.Room(rows)
 		})
 	})
 }
@@ -202,7 +204,7 @@ func (s *Source) savingsPlans(ctx context.Context, out *cloud.List[cloud.Commitm
 				}
 				out.Items = append(out.Items, c)
 			}
-			return aws.ToString(page.NextToken), nil
+			return aws.ToString(page.NextToken), cloud.Room(len(out.Items))
 		})
 	})
 }
@@ -253,7 +255,7 @@ func (s *Source) rates(ctx context.Context, id string, out *cloud.List[cloud.Com
 				out.Skip(reason)
 			}
 		}
-		return aws.ToString(page.NextToken), nil
+		return aws.ToString(page.NextToken), cloud.Room(len(rates))
 	})
 	if err != nil {
 		return nil, err

@@ -27,7 +27,7 @@ func (s *Source) InstanceTypes(ctx context.Context, region string) (cloud.List[c
 					out.Skip(reason)
 				}
 			}
-			return aws.ToString(page.NextToken), nil
+			return aws.ToString(page.NextToken), cloud.Room(len(out.Items))
 		})
 	})
 	if err != nil {

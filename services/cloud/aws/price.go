@@ -43,7 +43,7 @@ func (s *Source) OnDemandPrices(ctx context.Context, region string) (cloud.List[
 					return "", err
 				}
 			}
-			return aws.ToString(page.NextToken), nil
+			return aws.ToString(page.NextToken), cloud.Room(len(out.Items))
 		})
 	})
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *Source) SpotPrices(ctx context.Context, region string, since time.Time)
 				return "", err
 			}
 			readSpot(&out, page.SpotPriceHistory, region)
-			return aws.ToString(page.NextToken), nil
+			return aws.ToString(page.NextToken), cloud.Room(len(out.Items))
 		})
 	})
 	if err != nil {
@@ -191,7 +191,7 @@ func (s *Source) PlacementScores(ctx context.Context, instanceTypes []string, co
 					out = append(out, Score{Region: aws.ToString(r.Region), ZoneID: aws.ToString(r.AvailabilityZoneId), Score: n})
 				}
 			}
-			return aws.ToString(page.NextToken), nil
+			return aws.ToString(page.NextToken), cloud.Room(len(out))
 		})
 	})
 	if err != nil {

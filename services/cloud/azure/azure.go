@@ -135,6 +135,7 @@ func (s *Source) list(ctx context.Context, what string, fetch func(ctx context.C
 
 // pages reads the resource manager's lists, whose pages name the next one by a link.
 func pages[T any](ctx context.Context, rest *cloud.REST, first string, each func(*T)) error {
+	rows := 0
 	return cloud.Pages(ctx, func(link string) (string, error) {
 		var page struct {
 			Value    []T
@@ -146,7 +147,8 @@ func pages[T any](ctx context.Context, rest *cloud.REST, first string, each func
 		for i := range page.Value {
 			each(&page.Value[i])
 		}
-		return page.NextLink, nil
+		rows += len(page.Value)
+		return page.NextLink, cloud.Room(rows)
 	})
 }
 

@@ -44,7 +44,7 @@ func (s *Source) items(ctx context.Context, region string, each func(*item)) err
 		return fleet.Errorf(fleet.CodeInvalid, "%.40q is no region of Azure", region)
 	}
 	return s.list(ctx, "list Azure prices of "+region, func(ctx context.Context) error {
-		first := retailQuery(region, "")
+		first, rows := retailQuery(region, ""), 0
 		return cloud.Pages(ctx, func(link string) (string, error) {
 			var page struct {
 				Items        []item
@@ -60,7 +60,8 @@ func (s *Source) items(ctx context.Context, region string, each func(*item)) err
 			for i := range page.Items {
 				each(&page.Items[i])
 			}
-			return page.NextPageLink, nil
+			rows += len(page.Items)
+			return page.NextPageLink, cloud.Room(rows)
 		})
 	})
 }

@@ -29,6 +29,7 @@ const pageSize = 500
 
 // scoped reads an aggregated list. Each place has its rows under the name of the list; a place that could not be asked fails all of it.
 func scoped[T any](ctx context.Context, s *Source, what string, each func(place string, row *T)) error {
+	count := 0
 	return cloud.Pages(ctx, func(token string) (string, error) {
 		var page struct {
 			Items         map[string]map[string]rows[T]
@@ -43,11 +44,12 @@ func scoped[T any](ctx context.Context, s *Source, what string, each func(place 
 		}
 		for _, place := range slices.Sorted(maps.Keys(page.Items)) {
 			list := page.Items[place][what]
+			count += len(list)
 			for i := range list {
 				each(path.Base(place), &list[i])
 			}
 		}
-		return page.NextPageToken, nil
+		return page.NextPageToken, cloud.Room(count)
 	})
 }
 

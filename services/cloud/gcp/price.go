@@ -103,7 +103,7 @@ func (s *Source) catalogue(ctx context.Context) ([]sku, error) {
 					all = append(all, k)
 				}
 			}
-			return page.NextPageToken, nil
+			return page.NextPageToken, cloud.Room(len(all))
 		})
 	})
 	if err != nil {
