@@ -34,6 +34,7 @@ type pricer struct {
 	whole    []pick
 	fixed    int // a shape that is on the machine beforehand, one pod of it; -1: none
 	cutShort bool
+	trail    [][]item // patterns worth more than the floor, met on the way
 	total    int
 	check    []item
 	lam      [2][dims]float64
@@ -131,7 +132,7 @@ func (k *pricer) best(j int, floor float64, steps int) (float64, []item, float64
 	k.share, k.gpus = o.share, o.gpus
 	k.fixed = -1
 	k.list(o)
-	k.cut, k.found, k.cutShort = floor, 0, false
+	k.cut, k.found, k.cutShort, k.trail = floor, 0, false, k.trail[:0]
 	first := steps
 	if steps > splitAfter {
 		first = splitAfter
@@ -216,6 +217,9 @@ func (k *pricer) keep(val float64) {
 	k.top = max(k.top, val)
 	if val <= k.cut {
 		return
+	}
+	if k.found > 0 && len(k.trail) < 12 {
+		k.trail = append(k.trail, append([]item(nil), k.kept...))
 	}
 	k.found = val
 	k.cut = val * (1 + 1e-6)

@@ -44,6 +44,7 @@ type Options struct {
 	NoCPUOnGPU bool        // pods without GPUs may not use machines with GPUs
 	Effort     int         // how long to improve, in units of about a tenth of the default; 0: the default (10)
 	Stop       func() bool // asked between steps; true ends the search with the best so far. nil: never
+	trace      func(what string, s *solver)
 }
 
 // Node is one machine of an answer with the pods on it.

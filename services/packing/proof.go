@@ -3,6 +3,7 @@ package packing
 import (
 	"math"
 	"math/big"
+	"sort"
 
 	"plimsoll.dev/services/fleet"
 )
@@ -57,12 +58,15 @@ func (k *pricer) certify(duals []float64, steps int, found func(j int, items []i
 	num, den := int64(1), int64(1)      // the least price over worth
 	for j := range p.offs {
 		o := &p.offs[j]
-		floor := float64(o.price) * 1.001 // a thousandth is not worth the search
-		if o.stock < 0 {
-			floor = max(floor, float64(den)/float64(num)*float64(o.price)*0.9999) // no tighter than the loosest so far
+		v, items, top := k.best(j, float64(o.price), min(steps, splitAfter))
+		if k.steps < 0 && steps > splitAfter { // long to search: a thousandth is not worth it
+			v, items, top = k.best(j, float64(o.price)*1.001, steps)
 		}
-		v, items, top := k.best(j, floor, steps)
 		if v > float64(o.price)*1.000001 && found != nil {
+			for _, t := range k.trail {
+				sort.Slice(t, func(a, b int) bool { return t[a].shape < t[b].shape })
+				found(j, t)
+			}
 			found(j, items)
 		}
 		worth[j] = int64(math.Ceil(max(top, v)*(1+1e-9))) + 1

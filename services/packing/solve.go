@@ -3,6 +3,8 @@ package packing
 import (
 	"math"
 	"sort"
+
+	"plimsoll.dev/services/fleet"
 )
 
 // bin is a machine with shapes on it, ordered by shape.
@@ -32,9 +34,8 @@ type solver struct {
 const (
 	maxSteps  = 60_000
 	certSteps = 1_000_000
+	maxPool   = 20_000
 )
-
-var trace = func(string, *solver) {}
 
 func newSolver(p *problem) *solver {
 	s := &solver{p: p, pr: newPricer(p), seen: map[uint64]bool{}, random: 0x9e3779b97f4a7c15, short: math.MaxInt64, proof: newProof(p)}
@@ -62,20 +63,21 @@ func (s *solver) solve() {
 	demand := s.demand()
 	lp, rows := s.master(demand)
 	s.duals = append([]float64(nil), lp.y[:lp.cover]...)
-	trace("start", s)
+	s.trace("start")
 	bins, short := s.greedy(s.duals, demand, 30)
 	s.offer(bins, short)
 	s.addBins(lp, rows, bins)
-	trace("greedy", s)
+	s.trace("greedy")
 	s.generate(lp, rows)
-	trace("generate", s)
+	s.trace("generate")
 	if !s.stop() {
-		s.dive()
+		s.dive(lp, rows)
 	}
-	trace("dive", s)
+	s.trace("dive")
 	if !s.stop() {
 		s.improve()
 	}
+	s.trace("improve")
 }
 
 func (s *solver) demand() []int32 {
@@ -84,6 +86,12 @@ func (s *solver) demand() []int32 {
 		d[i] = int32(s.p.shapes[i].count) //nolint:gosec // bounded by maxPods
 	}
 	return d
+}
+
+func (s *solver) trace(what string) {
+	if s.p.opts.trace != nil {
+		s.p.opts.trace(what, s)
+	}
 }
 
 // offer takes a packing if it leaves fewer pods out, or as many for less.
@@ -253,19 +261,18 @@ func (s *solver) generate(lp *master, r *rows) {
 					}
 					continue
 				}
-				if c, ok := s.column(j, items, r); ok && lp.reduced(&c) < -1e-6*c.cost {
-					lp.add(c)
-					s.keep(j, items)
-					added++
-					idle[j] = 0
+				for _, items := range append(s.pr.trail, items) {
+					sort.Slice(items, func(a, b int) bool { return items[a].shape < items[b].shape })
+					if c, ok := s.column(j, items, r); ok && lp.reduced(&c) < -1e-6*c.cost {
+						lp.add(c)
+						s.keep(j, items)
+						added++
+						idle[j] = 0
+					}
 				}
 			}
 		}
 		s.stats.Rounds++
-		if round%10 == 0 {
-			s.lp = lp.value()
-			trace("cg", s)
-		}
 		if added == 0 {
 			if smooth > 0 {
 				smooth = 0
@@ -285,23 +292,33 @@ func (s *solver) generate(lp *master, r *rows) {
 	s.lp = lp.value()
 }
 
-// prove makes the proof, adding the patterns that stand against it and trying again while that helps.
+// prove makes the proof, adding the patterns that stand against it and trying again while that helps. It looks between the
+// program's duals, which swing, and the best proof so far.
 func (s *solver) prove(lp *master, r *rows, full []float64) {
 	s.certifyAt(full, lp, r)
-	for range 6 {
-		if s.stop() {
-			return
+	mixed := make([]float64, len(full))
+	spent := s.pr.total
+	for turn := 0; turn < 4*s.effort() && s.pr.total-spent < s.effort()*1_000_000; turn++ {
+		if s.stop() || s.proofValue() > 0.9985*lp.value() {
+			break
 		}
 		before := len(lp.cols)
-		v := lp.value()
 		lp.solve(3000)
 		for i := range full {
 			full[i] = max(0, lp.y[r.of[i]])
+			mixed[i] = full[i]
+			if turn%2 == 0 {
+				mixed[i] = (full[i] + float64(s.proof.value[i])/fleet.NanosPerUnit) / 2
+			}
 		}
-		s.certifyAt(full, lp, r)
-		if got := s.proofValue(); got > 0.9985*lp.value() || (len(lp.cols) == before && lp.value() > v*(1-1e-4)) {
-			return
+		s.certifyAt(mixed, lp, r)
+		if len(lp.cols) == before && turn%2 == 1 {
+			break
 		}
+	}
+	lp.solve(3000)
+	for i := range full {
+		full[i] = max(0, lp.y[r.of[i]])
 	}
 }
 
@@ -352,7 +369,9 @@ func (s *solver) keep(j int, items []item) bool {
 		return false
 	}
 	s.seen[h] = true
-	s.pool = append(s.pool, c)
+	if len(s.pool) < maxPool {
+		s.pool = append(s.pool, c)
+	}
 	s.stats.Columns++
 	return true
 }
