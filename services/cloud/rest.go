@@ -155,7 +155,7 @@ func (c *REST) once(ctx context.Context, method, target string, body []byte, out
 	if client == nil {
 		client = plain
 	}
-	resp, err := client.Do(req) //nolint:gosec // the host was checked by Resolve
+	resp, err := client.Do(req)
 	if err != nil {
 		return 0, caller.Err() == nil, unreachable(err)
 	}

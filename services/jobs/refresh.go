@@ -284,7 +284,7 @@ func count(into map[string]int, skipped map[cloud.SkipReason]int) {
 
 // jittered spreads a wait by a tenth either way, so that accounts made together do not stay together.
 func jittered(d time.Duration) time.Duration {
-	return d - d/10 + rand.N(d/5) //nolint:gosec // no secret
+	return d - d/10 + rand.N(d/5)
 }
 
 // retryAfter is how long to wait after so many failures in a row.

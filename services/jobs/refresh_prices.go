@@ -25,7 +25,7 @@ func (w *Refresh) saveRegion(ctx context.Context, tx *store.Tx, c fleet.Cloud, r
 	}
 	if r.spots {
 		if err := w.saveSpot(ctx, tx, c, r, zones, done); err != nil {
-			return fmt.Errorf("Spot prices of %s %s: %w", c, r.region, err)
+			return fmt.Errorf("prices of Spot machines of %s %s: %w", c, r.region, err)
 		}
 	}
 	return nil

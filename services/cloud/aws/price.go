@@ -181,7 +181,7 @@ func (s *Source) PlacementScores(ctx context.Context, instanceTypes []string, co
 	var out []Score
 	err := s.list(ctx, "ask AWS for placement scores", func(ctx context.Context) error {
 		return cloud.Pages(ctx, func(token string) (string, error) {
-			page, err := s.ec2.GetSpotPlacementScores(ctx, &ec2.GetSpotPlacementScoresInput{TargetCapacity: aws.Int32(int32(count)), InstanceTypes: instanceTypes,
+			page, err := s.ec2.GetSpotPlacementScores(ctx, &ec2.GetSpotPlacementScoresInput{TargetCapacity: aws.Int32(int32(count)), InstanceTypes: instanceTypes, //nolint:gosec // bounded above
 				RegionNames: s.cfg.Regions, SingleAvailabilityZone: aws.Bool(true), MaxResults: aws.Int32(30), NextToken: optional(token)})
 			if err != nil {
 				return "", err

@@ -37,7 +37,7 @@ const (
 	billingHost     = "https://cloudbilling.googleapis.com"
 	computeHost     = "https://compute.googleapis.com"
 	credentialsHost = "https://iamcredentials.googleapis.com"
-	tokenURL        = "https://oauth2.googleapis.com/token" //nolint:gosec // an address
+	tokenURL        = "https://oauth2.googleapis.com/token"
 	readOnly        = "https://www.googleapis.com/auth/cloud-platform.read-only"
 )
 
