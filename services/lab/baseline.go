@@ -55,7 +55,7 @@ func (h *highest) add(slot int, v float64) float64 {
 }
 
 // knative is the Knative Pod Autoscaler: concurrency over a stable window of 60 s and a panic window of a tenth of it (here one slot, the
-// finest there is), target 70 % of a replica's batch; panic when the short window needs 200 % of the ready pods, for one stable
+// finest there is), the target a share of a replica's batch, 70 % by default; panic when the short window needs 200 % of the ready pods, for one stable
 // window, without going down; at most x 1000 up and / 2 down of the ready pods per decision.
 // https://knative.dev/docs/serving/autoscaling/kpa-specific and pkg/autoscaler/scaling of knative/serving.
 type knative struct {
@@ -65,8 +65,8 @@ type knative struct {
 	most     int // of the panic
 }
 
-func newKnative(t *Trace) Policy {
-	return &knative{target: 0.7 / t.Share, stable: newWindow(60 / SlotSeconds), panicked: -1}
+func newKnative(share float64, t *Trace) Policy {
+	return &knative{target: share / t.Share, stable: newWindow(60 / SlotSeconds), panicked: -1}
 }
 
 // Step decides for one slot.

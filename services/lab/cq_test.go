@@ -8,7 +8,7 @@ import (
 // What the policy reaches on the built-in set with its one default; each limit leaves a few per cent.
 func TestCQReachesItsGoals(t *testing.T) {
 	t.Parallel()
-	goals := map[string]float64{"steady": 1.30, "daily": 1.35, "bursty": 1.45, "on-off": 1.75}
+	goals := map[string]float64{"steady": 1.30, "daily": 1.35, "bursty": 1.45, "on-off": 1.90}
 	for _, tr := range builtin(t) {
 		t.Run(tr.Name, func(t *testing.T) {
 			t.Parallel()
@@ -87,8 +87,8 @@ func TestCQKeepsItsHeadOnOddLoad(t *testing.T) {
 			return 2
 		}), 140, 2},
 		{"a step up", shape(func(i int) float64 { return 2 + 18*float64(i/day) }), 120, 20},
-		{"a step down to nothing", shape(func(i int) float64 { return 20 * float64(1-i/day) }), 90, 1},
-		{"a sine of an hour", shape(func(i int) float64 { return 10 + 8*math.Sin(2*math.Pi*float64(i)/SlotsPerHour) }), 60, 2},
+		{"a step down to nothing", shape(func(i int) float64 { return 20 * float64(1-i/day) }), 110, 1},
+		{"a sine of an hour", shape(func(i int) float64 { return 10 + 8*math.Sin(2*math.Pi*float64(i)/SlotsPerHour) }), 80, 2},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
