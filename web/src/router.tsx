@@ -108,6 +108,30 @@ const alertsRoute = createRoute({
   validateSearch: search.alerts,
   component: lazyRouteComponent(() => import("./routes/alerts"), "AlertsPage"),
 });
+const spotRoute = createRoute({
+  getParentRoute: parent,
+  path: "/spot",
+  validateSearch: search.spot,
+  component: lazyRouteComponent(() => import("./routes/spot"), "SpotPage"),
+});
+const availabilityRoute = createRoute({
+  getParentRoute: parent,
+  path: "/availability",
+  validateSearch: search.availability,
+  component: lazyRouteComponent(() => import("./routes/availability"), "AvailabilityPage"),
+});
+const commitmentsRoute = createRoute({
+  getParentRoute: parent,
+  path: "/commitments",
+  validateSearch: search.commitments,
+  component: lazyRouteComponent(() => import("./routes/commitments"), "CommitmentsPage"),
+});
+const catalogueRoute = createRoute({
+  getParentRoute: parent,
+  path: "/catalogue",
+  validateSearch: search.catalogue,
+  component: lazyRouteComponent(() => import("./routes/catalogue"), "CataloguePage"),
+});
 const settingsRoute = createRoute({
   getParentRoute: parent,
   path: "/settings",
@@ -130,6 +154,10 @@ const routeTree = rootRoute.addChildren([
     budgetsRoute,
     webhooksRoute,
     alertsRoute,
+    spotRoute,
+    availabilityRoute,
+    commitmentsRoute,
+    catalogueRoute,
     settingsRoute,
   ]),
 ]);

@@ -52,3 +52,46 @@ export type WireAlert = Schemas["Alert"];
 export type WireMember = Schemas["Member"];
 export type WireApiKey = Schemas["APIKey"];
 export type WireAuditEntry = Schemas["AuditEntry"];
+
+type Machine = Schemas["SpotMachine"] | null;
+export type WirePool = Schemas["SpotPool"];
+export type WireMachine = Schemas["SpotMachine"];
+export type WireSpotQuote = Maybe<Schemas["SpotQuote"], "price">;
+export type WireSpotSeries = Omit<Schemas["SpotSeries"], "newest"> & { newest: WireSpotQuote };
+export type WireSpotHistory = Omit<
+  Maybe<Schemas["SpotHistory"], "catalogue_on_demand" | "catalogue_spot">,
+  "machine" | "series"
+> & { machine: Machine; series: WireSpotSeries[] | null };
+export type WireSpotStats = Omit<
+  Maybe<Schemas["SpotPoolStats"], "level" | "per_gpu" | "min" | "max" | "last" | "on_demand">,
+  "machine"
+> & { machine: Machine };
+export type WireSpotOffer = Omit<Maybe<Schemas["SpotOffer"], "on_demand" | "per_gpu">, "quote"> & {
+  quote: WireSpotQuote;
+};
+export type WireSpotMarket = Omit<Schemas["SpotMarket"], "machine"> & { machine: Machine };
+export type WireQuarantined = Maybe<Schemas["QuarantinedPrice"], "expected">;
+export type WireSupply = Schemas["Supply"];
+export type WireSupplyList = Schemas["SupplyList"];
+export type WireSupplyHistory = Schemas["SupplyHistory"];
+export type WireSupplyStep = Schemas["SupplyStep"];
+export type WireCommitment = Maybe<Schemas["Commitment"], "hourly_commitment">;
+export type WireCommitmentUse = Maybe<Schemas["CommitmentUse"], "listed" | "savings">;
+export type WireUtilisation = Omit<Schemas["CommitmentUtilisation"], "items"> & { items: WireCommitmentUse[] | null };
+export type WireCoverage = Schemas["CommitmentCoverage"];
+export type WireExpiry = Schemas["CommitmentExpiry"];
+export type WireAdvice = Maybe<Schemas["CommitmentAdvice"], "spot_hour">;
+export type WireAdviceAnswer = Omit<Schemas["CommitmentAdviceAnswer"], "items"> & { items: WireAdvice[] | null };
+export type WireInstance = Maybe<Schemas["Instance"], "on_demand" | "spot" | "per_gpu">;
+export type WireCatalogue = Omit<Schemas["CatalogAnswer"], "items"> & { items: WireInstance[] | null };
+export type WireKnownPrice = Maybe<Schemas["KnownPrice"], "hour">;
+export type WirePricePart = Maybe<Schemas["PricePart"], "per_hour" | "left_spend">;
+export type WirePriceExplained = Omit<
+  Maybe<Schemas["PriceExplained"], "per_hour" | "total_hour">,
+  "parts" | "list" | "contracted" | "spot"
+> & {
+  parts: WirePricePart[] | null;
+  list: WireKnownPrice;
+  contracted: WireKnownPrice;
+  spot: WireKnownPrice;
+};

@@ -4,7 +4,9 @@ import { useTranslation } from "react-i18next";
 import { useFormat } from "../lib/format";
 
 /** Picks one of a few named ranges; while a part of one is zoomed into, says which and leads back. */
-export function RangePicker<T extends "h1" | "h6" | "h24" | "d7" | "d14" | "d30" | "month" | "lastMonth">({
+export function RangePicker<
+  T extends "h1" | "h6" | "h24" | "d7" | "d14" | "d30" | "d90" | "y1" | "month" | "lastMonth",
+>({
   options,
   value,
   zoom,

@@ -19,10 +19,14 @@ import {
   IconBell,
   IconBolt,
   IconChartAreaLine,
+  IconChartLine,
   IconChecklist,
+  IconContract,
   IconDeviceDesktop,
+  IconGridDots,
   IconHome,
   IconLanguage,
+  IconListSearch,
   IconLogout,
   IconMoon,
   IconPlayerTrackNext,
@@ -59,6 +63,15 @@ const SECTIONS = [
     links: [
       { to: "/cost", label: "cost", icon: IconChartAreaLine },
       { to: "/budgets", label: "budgets", icon: IconWallet },
+    ],
+  },
+  {
+    name: "market",
+    links: [
+      { to: "/catalogue", label: "catalogue", icon: IconListSearch },
+      { to: "/spot", label: "spot", icon: IconChartLine },
+      { to: "/availability", label: "availability", icon: IconGridDots },
+      { to: "/commitments", label: "commitments", icon: IconContract },
     ],
   },
   {

@@ -101,6 +101,17 @@ export function formatMoney(
   return formatter(locale, money.currency, places, signed).format(moneyDecimal(money));
 }
 
+/** The price that a chart's point stands for: to a hundredth of a cent below ten units. */
+export function formatPrice(value: number, currency: string, locale: string): string {
+  return new Intl.NumberFormat(locale, {
+    style: "currency",
+    currency,
+    currencyDisplay: "narrowSymbol",
+    minimumFractionDigits: 2,
+    maximumFractionDigits: Math.abs(value) < 10 ? 4 : 2,
+  }).format(value);
+}
+
 /** Short money for axis labels: $1.2K. */
 export function formatMoneyAxis(value: number, currency: string, locale: string): string {
   return new Intl.NumberFormat(locale, {

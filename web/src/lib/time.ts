@@ -44,12 +44,21 @@ export function formatDay(at: Date, locale: string, zone: string): string {
   return dateFormat(locale, zone, { month: "short", day: "numeric" }).format(at);
 }
 
+/** "30 Nov 2026": for dates that may lie years away. */
+export function formatDate(at: Date, locale: string, zone: string): string {
+  return dateFormat(locale, zone, { year: "numeric", month: "short", day: "numeric" }).format(at);
+}
+
 export function formatWeekday(at: Date, locale: string, zone: string): string {
   return dateFormat(locale, zone, { weekday: "short", month: "short", day: "numeric" }).format(at);
 }
 
 export function formatMonth(at: Date, locale: string, zone: string): string {
   return dateFormat(locale, zone, { month: "long", year: "numeric" }).format(at);
+}
+
+export function formatMonthShort(at: Date, locale: string, zone: string): string {
+  return dateFormat(locale, zone, { month: "short", year: "numeric" }).format(at);
 }
 
 /** A calendar day "2026-11-30" as a date at noon UTC, so that formatting it in UTC gives that day back. */

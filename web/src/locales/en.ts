@@ -1,9 +1,11 @@
+import { market } from "./market.en";
+
 // Words in English. zh.ts has the same keys, held by its type and by locales.test.ts.
 export const en = {
   nav: {
     skip: "Skip to content",
     menu: "Menu",
-    sections: { operate: "Operate", spend: "Spend", manage: "Manage" },
+    sections: { operate: "Operate", spend: "Spend", market: "Market", manage: "Manage" },
     overview: "Overview",
     clusters: "Clusters",
     workloads: "Workloads",
@@ -11,6 +13,10 @@ export const en = {
     approvals: "Approvals",
     cost: "Cost",
     budgets: "Budgets",
+    catalogue: "Catalogue",
+    spot: "Spot prices",
+    availability: "Availability",
+    commitments: "Commitments",
     webhooks: "Webhooks",
     alerts: "Alerts",
     settings: "Settings",
@@ -334,6 +340,8 @@ export const en = {
     d7: "7 days",
     d14: "14 days",
     d30: "30 days",
+    d90: "90 days",
+    y1: "1 year",
     month: "This month",
     lastMonth: "Last month",
     custom: "{{from}} – {{to}}",
@@ -750,4 +758,5 @@ export const en = {
     auditObject: "On",
     auditDetail: "Detail",
   },
+  market,
 };

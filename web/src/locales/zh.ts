@@ -1,10 +1,11 @@
 import type { en } from "./en";
+import { market } from "./market.zh";
 
 export const zh: typeof en = {
   nav: {
     skip: "跳到正文",
     menu: "菜单",
-    sections: { operate: "运行", spend: "支出", manage: "管理" },
+    sections: { operate: "运行", spend: "支出", market: "市场", manage: "管理" },
     overview: "总览",
     clusters: "集群",
     workloads: "工作负载",
@@ -12,6 +13,10 @@ export const zh: typeof en = {
     approvals: "审批",
     cost: "成本",
     budgets: "预算",
+    catalogue: "机型目录",
+    spot: "竞价价格",
+    availability: "可用性",
+    commitments: "承诺",
     webhooks: "Webhook",
     alerts: "告警",
     settings: "设置",
@@ -327,6 +332,8 @@ export const zh: typeof en = {
     d7: "7 天",
     d14: "14 天",
     d30: "30 天",
+    d90: "90 天",
+    y1: "1 年",
     month: "本月",
     lastMonth: "上月",
     custom: "{{from}} – {{to}}",
@@ -724,4 +731,5 @@ export const zh: typeof en = {
     auditObject: "对象",
     auditDetail: "详情",
   },
+  market,
 };

@@ -1,8 +1,11 @@
 // The URL state of every page, parsed in one place.
 
+import { PURCHASES } from "../api/clusters";
 import { AGGREGATES, IDLES } from "../api/cost";
 import { DECISION_STATES, OUTCOMES } from "../api/decisions";
-import { moment, oneOf, schema, text } from "../lib/search";
+import { CLOUDS } from "../lib/cloud";
+import { moment, oneOf, schema, text, whole } from "../lib/search";
+import { MEASURES } from "../lib/supply";
 
 export const RANGES = ["h1", "h6", "h24", "d7", "d14"] as const;
 export type Range = (typeof RANGES)[number];
@@ -39,3 +42,47 @@ export const cost = schema({
 export const webhooks = schema({ id: text(), cursor });
 export const alerts = schema({ show: oneOf(["open", "all"]), cursor });
 export const settings = schema({ tab: oneOf(SETTINGS_TABS), cursor });
+
+export const SPOT_RANGES = ["d7", "d30", "d90", "y1"] as const;
+export type SpotRange = (typeof SPOT_RANGES)[number];
+export const SPOT_TABS = ["stats", "cheapest", "quarantine"] as const;
+export const SUPPLY_VIEWS = ["map", "table"] as const;
+export const COMMITMENT_TABS = ["use", "list", "expiries", "advice"] as const;
+export const COMMITMENT_WINDOWS = ["d7", "d30", "d90"] as const;
+export const SORT_PRICES = ["on_demand", "spot"] as const;
+
+export const spot = schema({
+  market: text(300),
+  cloud: oneOf(CLOUDS),
+  gpu: text(64),
+  gpus: whole(0, 64),
+  range: oneOf(SPOT_RANGES),
+  from: moment,
+  to: moment,
+  tab: oneOf(SPOT_TABS),
+  open: text(300),
+});
+export const availability = schema({
+  cloud: oneOf(CLOUDS),
+  purchase: oneOf(PURCHASES),
+  show: oneOf(MEASURES),
+  view: oneOf(SUPPLY_VIEWS),
+  offering: text(400),
+});
+export const commitments = schema({
+  tab: oneOf(COMMITMENT_TABS),
+  window: oneOf(COMMITMENT_WINDOWS),
+  discount: whole(0, 95),
+  spot: whole(0, 100),
+});
+export const catalogue = schema({
+  q: text(100),
+  cloud: oneOf(CLOUDS),
+  region: text(64),
+  gpus: whole(0, 64),
+  gpuGb: whole(0, 2000),
+  cpus: whole(0, 2000),
+  gib: whole(0, 100_000),
+  by: oneOf(SORT_PRICES),
+  open: text(300),
+});

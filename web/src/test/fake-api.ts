@@ -15,6 +15,7 @@ import type {
   WireWorkload,
 } from "../api/wire";
 import * as make from "./factories.ts";
+import { FakeMarket } from "./fake-market.ts";
 
 export interface FakeRequest {
   method: string;
@@ -29,7 +30,13 @@ export interface FakeAnswer {
   body?: unknown;
 }
 
-type Handler = (request: FakeRequest, params: Record<string, string>) => FakeAnswer;
+/** A body as its content type says: JSON read, all else as it came. */
+export function readBody(text: string, contentType: string | undefined): unknown {
+  if (text === "") return undefined;
+  return /json/.test(contentType ?? "json") ? JSON.parse(text) : text;
+}
+
+export type Handler = (request: FakeRequest, params: Record<string, string>) => FakeAnswer;
 
 const ok = (body?: unknown): FakeAnswer => ({ status: body === undefined ? 204 : 200, body });
 const problem = (status: number, title: string, detail: string, errors?: { location: string; message: string }[]) => ({
@@ -335,6 +342,7 @@ export class FakeApi {
     detail: { version: String(i), mode: "enforce" },
     hash: "00".repeat(32),
   }));
+  readonly market = new FakeMarket();
   /** Answers that a test puts in the way of a path, tried first. */
   overrides = new Map<string, FakeAnswer>();
   readonly calls: FakeRequest[] = [];
@@ -965,7 +973,7 @@ export class FakeApi {
     if (!this.signedIn && request.path !== "/auth/login") {
       return problem(401, "Unauthorized", "sign in, or send an API key");
     }
-    for (const [method, pattern, handler] of this.routes) {
+    for (const [method, pattern, handler] of [...this.routes, ...this.market.routes]) {
       if (method !== request.method) continue;
       const names = [...pattern.matchAll(/\{(\w+)\}/g)].map((m) => m[1] ?? "");
       const match = new RegExp(`^${pattern.replaceAll(/\{\w+\}/g, "([^/]+)")}$`).exec(request.path);

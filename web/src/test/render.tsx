@@ -6,7 +6,7 @@ import { vi } from "vitest";
 import { App } from "../app";
 import { i18n } from "../i18n";
 import { makeRouter } from "../router";
-import { FakeApi } from "./fake-api";
+import { FakeApi, readBody } from "./fake-api";
 
 const PREFIX = "/api/v1";
 
@@ -19,7 +19,7 @@ export function serve(fake: FakeApi): void {
       method: request.method,
       path: url.pathname.slice(PREFIX.length),
       query: url.searchParams,
-      body: text === "" ? undefined : JSON.parse(text),
+      body: readBody(text, request.headers.get("content-type") ?? undefined),
       headers: Object.fromEntries([...request.headers].map(([name, value]) => [name.toLowerCase(), value])),
     });
     return new Response(answer.body === undefined ? null : JSON.stringify(answer.body), {

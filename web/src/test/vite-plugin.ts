@@ -1,11 +1,11 @@
 import type { IncomingMessage } from "node:http";
 import type { Plugin } from "vite";
-import { FakeApi } from "./fake-api.ts";
+import { FakeApi, readBody } from "./fake-api.ts";
 
 const PREFIX = "/api/v1";
 const MOST = 1 << 20;
 
-async function read(request: IncomingMessage): Promise<unknown> {
+async function read(request: IncomingMessage): Promise<string> {
   const chunks: Buffer[] = [];
   let size = 0;
   for await (const chunk of request as AsyncIterable<Buffer>) {
@@ -13,8 +13,7 @@ async function read(request: IncomingMessage): Promise<unknown> {
     if (size > MOST) throw new Error("body too large");
     chunks.push(chunk);
   }
-  const text = Buffer.concat(chunks).toString("utf8");
-  return text === "" ? undefined : JSON.parse(text);
+  return Buffer.concat(chunks).toString("utf8");
 }
 
 /** Serves the fake API inside Vite's own server: `npm run dev:fake`. */
@@ -39,7 +38,7 @@ export function fakeApi(): Plugin {
           method: request.method ?? "GET",
           path,
           query: url.searchParams,
-          body: await read(request),
+          body: readBody(await read(request), headers["content-type"]),
           headers,
         });
         response.writeHead(answer.status, {

@@ -1,0 +1,494 @@
+// The market's part of the fake service.
+import type {
+  WireCommitment,
+  WireInstance,
+  WireSpotMarket,
+  WireSpotSeries,
+  WireSpotStats,
+  WireSupply,
+} from "../api/wire";
+import * as make from "./factories.ts";
+import * as market from "./factories-market.ts";
+import type { FakeAnswer, Handler } from "./fake-api.ts";
+
+const ok = (body?: unknown): FakeAnswer => ({ status: body === undefined ? 204 : 200, body });
+const invalid = (detail: string): FakeAnswer => ({
+  status: 422,
+  body: { status: 422, title: "Unprocessable Entity", detail },
+});
+
+const noise = (n: number) => {
+  const x = Math.sin(n * 78.233) * 43_758.5453;
+  return x - Math.floor(x);
+};
+
+const A100 = market.aMachine({ gpu_model: "A100-80GB", gpu_count: 1, cpu_milli: 24_000, mem_mib: 225_280 });
+const L4 = market.aMachine({
+  gpu_model: "L4",
+  gpu_count: 4,
+  gpu_memory_mib: 24_576,
+  cpu_milli: 48_000,
+  mem_mib: 196_608,
+});
+
+export class FakeMarket {
+  markets: WireSpotMarket[] = [
+    market.aMarket(),
+    market.aMarket({ instance_type: "g6.12xlarge", machine: L4 }),
+    market.aMarket({
+      cloud: "azure",
+      region: "eastus",
+      instance_type: "Standard_NC24ads_A100_v4",
+      zones: [""],
+      machine: A100,
+    }),
+    market.aMarket({
+      cloud: "gcp",
+      region: "europe-west4",
+      instance_type: "a3-highgpu-8g",
+      zones: ["europe-west4-a", "europe-west4-b"],
+      machine: market.aMachine({ cpu_milli: 208_000 }),
+    }),
+  ];
+  quarantine = [
+    market.aQuarantined(1),
+    market.aQuarantined(2, {
+      pool: market.aPool({ zone: "us-east-1c" }),
+      spot: "0",
+      on_demand: "",
+      expected: make.money("33.4"),
+      reason: "not_positive",
+      source: "aws DescribeSpotPriceHistory",
+    }),
+  ];
+  supply: WireSupply[] = this.makeSupply();
+  commitments: WireCommitment[] = [
+    market.aCommitment(1),
+    market.aCommitment(2, {
+      ref: "sp-compute",
+      kind: "aws_compute_sp",
+      region: undefined,
+      instance_type: undefined,
+      quantity: 0,
+      hourly_commitment: make.money("2.5"),
+      hour_cost: make.money("2.5"),
+      ends_at: "2029-06-01T00:00:00Z",
+    }),
+    market.aCommitment(3, {
+      ref: "az-h100",
+      kind: "azure_reservation",
+      cloud: "azure",
+      region: "eastus",
+      instance_type: "Standard_NC40ads_H100_v5",
+      quantity: 1,
+      hour_cost: make.money("4.8"),
+      ends_at: "2026-12-20T00:00:00Z",
+      owner: "research",
+    }),
+  ];
+  instances: WireInstance[] = [
+    market.anInstance({
+      name: "p4de.24xlarge",
+      gpu_model: "A100-80GB",
+      cpu_milli: 96_000,
+      mem_mib: 1_179_648,
+      on_demand: make.money("27.44705"),
+      spot: make.money("9.6064675"),
+      per_gpu: make.money("3.43088125"),
+    }),
+    market.anInstance({
+      cloud: "azure",
+      name: "Standard_ND96amsr_A100_v4",
+      region: "eastus",
+      gpu_model: "A100-80GB",
+      cpu_milli: 96_000,
+      mem_mib: 1_843_200,
+      on_demand: make.money("32.77"),
+      spot: null,
+      per_gpu: make.money("4.09625"),
+      source: "azure-ondemand 2026-06-18",
+    }),
+    market.anInstance(),
+    market.anInstance({
+      name: "g6.12xlarge",
+      gpu_model: "L4",
+      gpu_count: 4,
+      gpu_memory_mib: 24_576,
+      cpu_milli: 48_000,
+      mem_mib: 196_608,
+      on_demand: make.money("4.6016"),
+      spot: make.money("1.2432"),
+      per_gpu: make.money("1.1504"),
+    }),
+  ];
+  advice = [
+    market.anAdvice(),
+    market.anAdvice({
+      instance_type: "g5.xlarge",
+      buy: 0,
+      owned: 0,
+      on_demand_hour: make.money("1.006"),
+      spot_hour: make.money("0.3459"),
+      reserved_hour: make.money("0.63378"),
+      reserved_source: "assumed",
+      saving_month: make.money(0),
+      levels: [
+        {
+          level: 1,
+          busy: 0.468,
+          spot_available: 1,
+          instead_hour: make.money("0.161955"),
+          reserved_hour: make.money("0.63378"),
+          buy: false,
+        },
+      ],
+    }),
+  ];
+  explanation = market.anExplanation();
+
+  private makeSupply(): WireSupply[] {
+    const zones = ["us-east-1a", "us-east-1b", "us-east-1c"];
+    const spot = zones.map((zone, i) =>
+      market.aSupply({
+        zone,
+        p_available_next_hour: 0.97 - i * 0.06,
+        hazard: 0.02 + i * 0.03,
+        expected_seconds_to_capacity: 260 + i * 700,
+      }),
+    );
+    const scarce = zones.map((zone, i) =>
+      market.aSupply({
+        zone,
+        instance_type: "p5.48xlarge",
+        p_available_now: 0.11,
+        p_available_next_hour: 0.34 + i * 0.21,
+        p_survives_next_hour: 0.91,
+        hazard: 0.094,
+        expected_seconds_to_capacity: i === 0 ? 86_400 : 5400,
+        backoff_until: i === 0 ? make.before(-14) : null,
+        prior_share: 0.22,
+      }),
+    );
+    const steady = zones.map((zone) =>
+      market.aSupply({
+        zone,
+        instance_type: "g6.12xlarge",
+        purchase: "on_demand",
+        p_available_next_hour: 0.998,
+        p_survives_next_hour: 0.9998,
+        hazard: 0.00002,
+        expected_seconds_to_capacity: 188,
+        prior_share: 0.998,
+        price_ratio: null,
+      }),
+    );
+    const elsewhere = market.aSupply({
+      cloud: "azure",
+      region: "eastus",
+      zone: "eastus-1",
+      instance_type: "Standard_NC24ads_A100_v4",
+      p_available_next_hour: 0.62,
+    });
+    return [...spot, ...steady, ...scarce, elsewhere];
+  }
+
+  private series(m: WireSpotMarket, query: URLSearchParams): WireSpotSeries[] {
+    const from = Date.parse(query.get("from") ?? "");
+    const to = Date.parse(query.get("to") ?? "");
+    const step = Math.max(60_000, (to - from) / 300);
+    const base = m.machine?.gpu_model === "L4" ? 1.3 : m.machine?.gpu_count === 1 ? 1.1 : 32;
+    const list = make.money(base * 1.7).amount;
+    return (m.zones ?? []).map((zone, z) => ({
+      pool: market.aPool({ cloud: m.cloud, region: m.region, instance_type: m.instance_type, zone }),
+      newest: { price: make.money(base * (1 + z * 0.06)), at: make.before(190), source: "generated", stale: false },
+      points: Array.from({ length: 300 }, (_, i) => {
+        const jump = z === 0 && i > 150 && i < 205 ? 1.55 : 1;
+        const gap = z === 1 && i > 240 && i < 262;
+        const amount = make.money(
+          base * (1 + z * 0.06) * jump * (1 + 0.05 * Math.sin(i / 19 + z) + 0.01 * noise(i + z)),
+        );
+        const price = gap ? null : amount.amount;
+        return {
+          at: new Date(from + i * step).toISOString(),
+          min: price,
+          avg: price,
+          max: price,
+          last: price,
+          on_demand: list,
+        };
+      }),
+    }));
+  }
+
+  private fits(pool: { cloud: string; region: string; instance_type: string }, query: URLSearchParams): boolean {
+    const is = (name: string, value: string) => !query.get(name) || query.get(name) === value;
+    return is("cloud", pool.cloud) && is("region", pool.region) && is("instance_type", pool.instance_type);
+  }
+
+  private stats(query: URLSearchParams): WireSpotStats[] {
+    return this.markets
+      .filter((m) => this.fits(m, query) && (m.machine?.gpu_count ?? 0) >= Number(query.get("min_gpus") ?? 0))
+      .filter((m) => !query.get("gpu_model") || m.machine?.gpu_model === query.get("gpu_model"))
+      .flatMap((m) =>
+        (m.zones ?? []).map((zone, i) =>
+          market.aSpotStats({
+            pool: market.aPool({ cloud: m.cloud, region: m.region, instance_type: m.instance_type, zone }),
+            machine: m.machine,
+            ...(i === 1 ? { listed_share: 0.93, volatility: 0.17, jump_probability: 0.44 } : {}),
+          }),
+        ),
+      );
+  }
+
+  /** Reads CSV as far as a test needs: known kinds, and a ref in every row. */
+  private take(text: unknown): FakeAnswer {
+    if (typeof text !== "string") return ok({ added: Array.isArray(text) ? text.length : 0, changed: 0, unchanged: 0 });
+    const [head = "", ...rows] = text.trim().split(/\r?\n/);
+    const columns = head.split(",");
+    if (!columns.includes("ref")) return invalid("row 1, column ref: is missing");
+    let n = this.commitments.length;
+    const added: WireCommitment[] = [];
+    for (const [i, row] of rows.entries()) {
+      const cells = new Map(row.split(",").map((cell, c) => [columns[c] ?? "", cell]));
+      if (cells.get("kind") !== "aws_regional_ri") return invalid(`row ${i + 2}, column kind: is unknown`);
+      added.push(market.aCommitment(++n, { ref: cells.get("ref") ?? "", source: "csv" }));
+    }
+    this.commitments.push(...added);
+    return ok({ added: added.length, changed: 0, unchanged: 0 });
+  }
+
+  readonly routes: [string, string, Handler][] = [
+    ["GET", "/prices/spot/markets", () => ok({ items: this.markets })],
+    [
+      "GET",
+      "/prices/spot/stats",
+      (r) => {
+        const items = this.stats(r.query);
+        return ok({ from: r.query.get("from"), to: r.query.get("to"), total: items.length, items });
+      },
+    ],
+    [
+      "GET",
+      "/prices/spot/cheapest",
+      (r) => {
+        const items = this.stats(r.query).map((s) =>
+          market.aSpotOffer({ pool: s.pool, machine: s.machine ?? undefined }),
+        );
+        const estimate = market.aSpotOffer({
+          pool: market.aPool({ zone: "", region: "us-west-2", instance_type: "g6e.xlarge" }),
+          quote: {
+            price: make.money("0.42"),
+            at: "2025-06-28T00:00:00Z",
+            source: "aws-spot-advisor 2025-06-28",
+            stale: true,
+          },
+        });
+        return ok({ at: make.NOW.toISOString(), items: [...items, estimate] });
+      },
+    ],
+    ["GET", "/prices/spot/quarantine", () => ok({ items: this.quarantine })],
+    [
+      "GET",
+      "/prices/spot",
+      (r) => {
+        const found = this.markets.find((m) => this.fits(m, r.query));
+        return ok({
+          currency: "USD",
+          from: r.query.get("from"),
+          to: r.query.get("to"),
+          step_seconds: 3600,
+          machine: found?.machine ?? null,
+          catalogue_on_demand: make.money("55.04"),
+          catalogue_spot: null,
+          catalogue_source: market.SOURCE,
+          series: found ? this.series(found, r.query) : [],
+        });
+      },
+    ],
+    [
+      "GET",
+      "/prices/explain",
+      (r) => {
+        const purchase = r.query.get("purchase");
+        const quantity = Number(r.query.get("quantity") ?? 1);
+        const total = make.money(Number(this.explanation.per_hour?.amount ?? 0) * quantity);
+        return ok({
+          ...this.explanation,
+          cloud: r.query.get("cloud"),
+          region: r.query.get("region"),
+          instance_type: r.query.get("instance_type"),
+          purchase,
+          quantity,
+          total_hour: this.explanation.per_hour && total,
+        });
+      },
+    ],
+    [
+      "GET",
+      "/availability",
+      () =>
+        ok({
+          data_now: make.NOW.toISOString(),
+          bands_date: "2025-06-28",
+          total: this.supply.length,
+          items: this.supply,
+        }),
+    ],
+    [
+      "GET",
+      "/availability/history",
+      (r) => {
+        const step = Number(r.query.get("step_seconds") ?? 3600);
+        const to = make.NOW.getTime();
+        return ok({
+          step_seconds: step,
+          from: new Date(to - 7 * 86_400_000).toISOString(),
+          to: new Date(to).toISOString(),
+          items: Array.from({ length: 26 }, (_, i) => ({
+            at: new Date(Math.floor((to - i * step * 1000) / step / 1000) * step * 1000).toISOString(),
+            had: Math.floor(noise(i) * 6),
+            stock_outs: noise(i + 90) > 0.7 ? 2 : 0,
+            notices: noise(i + 40) > 0.8 ? 1 : 0,
+            lost: 0,
+            given_back: 1,
+          })),
+        });
+      },
+    ],
+    ["GET", "/commitments", () => ok({ items: this.commitments })],
+    ["POST", "/commitments/import", (r) => this.take(r.body)],
+    [
+      "DELETE",
+      "/commitments/{id}",
+      (_, p) => {
+        this.commitments = this.commitments.filter((c) => c.id !== p.id);
+        return ok();
+      },
+    ],
+    [
+      "GET",
+      "/commitments/utilisation",
+      (r) => {
+        const items = this.commitments.map((c, i) =>
+          market.aCommitmentUse(i + 1, {
+            id: c.id,
+            ref: c.ref,
+            kind: c.kind,
+            owner: c.owner,
+            ...(i === 2
+              ? {
+                  used: make.money(0),
+                  unused: make.money(3456),
+                  bought: make.money(3456),
+                  utilisation: 0,
+                  listed: make.money(0),
+                  savings: make.money(-3456),
+                }
+              : {}),
+          }),
+        );
+        const none = items.length === 0;
+        return ok({
+          from: r.query.get("from"),
+          to: r.query.get("to"),
+          bought: make.money(none ? 0 : 11_808),
+          used: make.money(none ? 0 : 7433.28),
+          unused: make.money(none ? 0 : 4374.72),
+          utilisation: none ? null : 0.6295,
+          items,
+        });
+      },
+    ],
+    [
+      "GET",
+      "/commitments/coverage",
+      (r) =>
+        ok({
+          from: r.query.get("from"),
+          to: r.query.get("to"),
+          coverage: 0.66,
+          items: [
+            ["g6", 1223, 764, 5626.26, 3514.53],
+            ["g5", 2195, 1518, 2660.53, 1839.72],
+            ["m6i", 740, 740, 283.98, 283.98],
+          ].map(([family, eligible, covered, cost, of]) => ({
+            cloud: "aws",
+            region: "us-east-1",
+            family,
+            eligible_hours: eligible,
+            covered_hours: covered,
+            coverage: Number(of) / Number(cost),
+            on_demand_cost: make.money(Number(cost)),
+            covered_cost: make.money(Number(of)),
+            unlisted: family === "m6i",
+          })),
+        }),
+    ],
+    [
+      "GET",
+      "/commitments/expiries",
+      () =>
+        ok({
+          data_now: make.NOW.toISOString(),
+          items: this.commitments
+            .filter((c) => c.ends_at)
+            .map((c, i) =>
+              market.anExpiry(i + 1, {
+                id: c.id,
+                ref: c.ref,
+                kind: c.kind,
+                owner: c.owner,
+                ends_at: c.ends_at ?? "",
+                days_left: Math.floor((Date.parse(c.ends_at ?? "") - make.NOW.getTime()) / 86_400_000),
+                hour_cost: c.hour_cost,
+              }),
+            )
+            .sort((a, b) => a.days_left - b.days_left),
+        }),
+    ],
+    [
+      "GET",
+      "/commitments/recommendations",
+      (r) =>
+        ok({
+          from: r.query.get("from"),
+          to: r.query.get("to"),
+          saving_month: make.money(this.advice.reduce((sum, a) => sum + Number(a.saving_month.amount), 0)),
+          items: this.advice,
+        }),
+    ],
+    [
+      "GET",
+      "/catalog/instances",
+      (r) => {
+        const least = (name: string) => Number(r.query.get(name) ?? 0);
+        const text = (r.query.get("q") ?? "").toLowerCase();
+        const items = this.instances.filter(
+          (i) =>
+            (!r.query.get("cloud") || i.cloud === r.query.get("cloud")) &&
+            (!r.query.get("region") || i.region === r.query.get("region")) &&
+            `${i.name} ${i.gpu_model ?? ""}`.toLowerCase().includes(text) &&
+            i.gpu_count >= least("min_gpus") &&
+            i.gpu_memory_mib >= least("min_gpu_memory_mib") &&
+            i.cpu_milli >= least("min_cpu_milli") &&
+            i.mem_mib >= least("min_mem_mib"),
+        );
+        return ok({
+          date: "2026-07-30",
+          sources: [
+            {
+              cloud: "aws",
+              kind: "on_demand",
+              name: "aws-ondemand",
+              date: "2026-07-20",
+              licence: "Apache-2.0",
+              origin: "an open price list",
+            },
+          ],
+          total: items.length,
+          items,
+        });
+      },
+    ],
+  ];
+}
