@@ -2,6 +2,7 @@ package collect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -15,6 +16,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -24,6 +26,8 @@ import (
 type KubeConfig struct {
 	Include, Exclude []string // namespaces; an empty include means all
 	FieldManager     string   // our own name as a writer
+	// Dynamic reads kinds of operators, where a cluster has them; nil: none.
+	Dynamic dynamic.Interface
 }
 
 // Kube is the inventory of a Kubernetes cluster, kept by watches: nodes, pods with their owners, workloads and who else
@@ -34,6 +38,12 @@ type Kube struct {
 	stores    map[string][]cache.Store
 	synced    map[string][]cache.InformerSynced
 	cancel    context.CancelFunc
+
+	// Kinds that may be absent: lookFor starts them and ends with ctx.
+	late    []*late
+	settled chan struct{} // closed when it is known which of them there are
+	looking sync.WaitGroup
+	supply  supplyLog
 
 	events eventLog
 	// mu guards events: Collect is called from one goroutine, Close from another.
@@ -50,7 +60,7 @@ var requiredKinds = []string{kindNodes, kindPods, kindDeployments, kindStatefulS
 
 // NewKube starts the watches; they end with Close.
 func NewKube(client kubernetes.Interface, cfg KubeConfig) (*Kube, error) {
-	k := &Kube{cfg: cfg, stores: map[string][]cache.Store{}, synced: map[string][]cache.InformerSynced{}, events: newEventLog()}
+	k := &Kube{cfg: cfg, stores: map[string][]cache.Store{}, synced: map[string][]cache.InformerSynced{}, events: newEventLog(), settled: make(chan struct{})}
 	const resync = 0 // a watch needs none
 	cluster := informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(slimObject))
 	k.factories = append(k.factories, cluster)
@@ -72,11 +82,13 @@ func NewKube(client kubernetes.Interface, cfg KubeConfig) (*Kube, error) {
 		k.watch(kindJobs, f.Batch().V1().Jobs().Informer())
 		k.watch(kindHPAs, f.Autoscaling().V2().HorizontalPodAutoscalers().Informer())
 	}
+	k.late = k.lateKinds(client)
 	ctx, cancel := context.WithCancel(context.Background())
 	k.cancel = cancel
 	for _, f := range k.factories {
 		f.Start(ctx.Done())
 	}
+	k.looking.Go(func() { k.lookFor(ctx, k.late) })
 	return k, nil
 }
 
@@ -88,6 +100,10 @@ func (k *Kube) watch(kind string, i cache.SharedIndexInformer) {
 // Close ends the watches and waits for them.
 func (k *Kube) Close() {
 	k.cancel()
+	k.looking.Wait()
+	for _, l := range k.late {
+		l.stop()
+	}
 	for _, f := range k.factories {
 		f.Shutdown()
 	}
@@ -105,14 +121,23 @@ func (k *Kube) ready(kind string) bool {
 	return true
 }
 
-// Collect implements Source. It waits for the first full read of the required kinds.
+// Collect implements Source. It waits for the first full read of the required kinds, and of the others that have replicas
+// where the cluster has them: an inventory without them would say that they are gone.
 func (k *Kube) Collect(ctx context.Context, in Input) (Batch, error) {
 	for _, kind := range requiredKinds {
-		for !k.ready(kind) {
-			select {
-			case <-ctx.Done():
-				return Batch{}, fmt.Errorf("the first read of %s has not ended; may the agent list and watch them?", kind)
-			case <-time.After(20 * time.Millisecond):
+		if err := waitFor(ctx, kind, func() bool { return k.ready(kind) }); err != nil {
+			return Batch{}, err
+		}
+	}
+	select {
+	case <-ctx.Done():
+		return Batch{}, errors.New("the cluster has not said yet which kinds it has")
+	case <-k.settled:
+	}
+	for _, l := range k.late {
+		if l.synced != nil && l.started.Load() {
+			if err := waitFor(ctx, l.kind, l.synced); err != nil {
+				return Batch{}, err
 			}
 		}
 	}
@@ -120,8 +145,19 @@ func (k *Kube) Collect(ctx context.Context, in Input) (Batch, error) {
 	b := Batch{Inventory: v.inventory(), Pods: v.sourcePods(), Workloads: v.counts()}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	b.Events = k.events.since(v, b.Inventory, in.NowMS)
+	b.Events = k.events.since(v, b.Inventory, k.supply.look(v, in.NowMS), in.NowMS)
 	return b, nil
+}
+
+func waitFor(ctx context.Context, kind string, read func() bool) error {
+	for !read() {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the first read of %s has not ended; may the agent list and watch them?", kind)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return nil
 }
 
 // view is one reading of the caches.
@@ -135,6 +171,9 @@ type view struct {
 	hpas         []*autoscalingv2.HorizontalPodAutoscaler
 	replicaSets  map[string]*appsv1.ReplicaSet // namespace/name
 	sets         map[string]*appsv1.StatefulSet
+	groups       []*leaderWorkerSet
+	byName       map[string]*corev1.Pod        // namespace/name
+	deployByName map[string]*appsv1.Deployment // namespace/name
 	manager      string
 	podWorkload  map[*corev1.Pod]string
 }
@@ -145,13 +184,20 @@ func (k *Kube) view() *view {
 		deployments: list[appsv1.Deployment](k, kindDeployments), statefulSets: list[appsv1.StatefulSet](k, kindStatefulSets),
 		daemonSets: list[appsv1.DaemonSet](k, kindDaemonSets), jobs: list[batchv1.Job](k, kindJobs),
 		hpas: list[autoscalingv2.HorizontalPodAutoscaler](k, kindHPAs), replicaSets: map[string]*appsv1.ReplicaSet{},
-		sets: map[string]*appsv1.StatefulSet{}, podWorkload: map[*corev1.Pod]string{},
+		sets: map[string]*appsv1.StatefulSet{}, podWorkload: map[*corev1.Pod]string{}, groups: list[leaderWorkerSet](k, kindLWS),
+		byName: map[string]*corev1.Pod{}, deployByName: map[string]*appsv1.Deployment{},
+	}
+	for _, d := range v.deployments {
+		v.deployByName[d.Namespace+"/"+d.Name] = d
 	}
 	for _, rs := range list[appsv1.ReplicaSet](k, kindReplicaSets) {
 		v.replicaSets[rs.Namespace+"/"+rs.Name] = rs
 	}
 	for _, s := range v.statefulSets {
 		v.sets[s.Namespace+"/"+s.Name] = s
+	}
+	for _, p := range v.pods {
+		v.byName[p.Namespace+"/"+p.Name] = p
 	}
 	for _, p := range v.pods {
 		v.podWorkload[p] = v.owner(p)
@@ -191,12 +237,25 @@ func (k *Kube) sees(namespace string) bool {
 	return !slices.Contains(k.cfg.Exclude, namespace) && (len(k.cfg.Include) == 0 || slices.Contains(k.cfg.Include, namespace))
 }
 
+// maxOwners is the longest chain of owners that is followed: the worker of a LeaderWorkerSet has four, by way of its leader.
+const maxOwners = 6
+
 // owner follows the controller references of a pod to the workload that a person would scale; empty for a bare pod.
 func (v *view) owner(p *corev1.Pod) string {
 	ref := metav1.GetControllerOf(p)
-	for depth := 0; ref != nil && depth < 4; depth++ {
+	for depth := 0; ref != nil && depth < maxOwners; depth++ {
 		var next *metav1.OwnerReference
 		switch ref.Kind {
+		case "Deployment":
+			if d := v.deployByName[p.Namespace+"/"+ref.Name]; d != nil {
+				return deploymentKey(d)
+			}
+		case "Pod":
+			if leader := v.byName[p.Namespace+"/"+ref.Name]; leader != nil {
+				next = metav1.GetControllerOf(leader)
+			} else if set := p.Labels[lwsNameLabel]; set != "" { // the leader is gone already
+				return workloadKey(p.Namespace, "LeaderWorkerSet", set)
+			}
 		case "ReplicaSet":
 			if rs := v.replicaSets[p.Namespace+"/"+ref.Name]; rs != nil {
 				next = metav1.GetControllerOf(rs)
@@ -250,10 +309,17 @@ func (v *view) counts() []*agentv1.WorkloadObservation {
 	for _, w := range v.workloads() {
 		by[w.GetKey()] = &agentv1.WorkloadObservation{Workload: w.GetKey(), Replicas: w.GetReplicas()}
 	}
+	grouped := map[string]bool{}
+	for _, l := range v.groups {
+		if o := by[l.key()]; o != nil {
+			grouped[l.key()] = true
+			v.countGroups(l, o)
+		}
+	}
 	for _, p := range v.pods {
 		o := by[v.podWorkload[p]]
 		switch {
-		case o == nil || podEnded(p):
+		case o == nil || podEnded(p) || grouped[v.podWorkload[p]]:
 		case p.DeletionTimestamp != nil:
 			o.Draining++
 		case podReady(p):
@@ -285,6 +351,8 @@ func slimObject(x any) (any, error) {
 		o.ManagedFields = nil
 	case *autoscalingv2.HorizontalPodAutoscaler:
 		o.ManagedFields, o.Annotations = nil, nil
+	case *corev1.Event:
+		slimEvent(o)
 	}
 	return x, nil
 }

@@ -15,13 +15,23 @@ const maxEventMessage = 500
 type eventLog struct {
 	told  map[string]bool // by kind, object and reason
 	nodes map[string]bool // names seen at the last look; nil before the first
+	leave map[string]bool // nodes that will be taken back, as was told
 }
 
 func newEventLog() eventLog { return eventLog{told: map[string]bool{}} }
 
-// since returns the events of the states that began since the last look.
-func (l *eventLog) since(v *view, inv *agentv1.Inventory, nowMS int64) []*agentv1.Event {
+// since returns the events of the states that began since the last look, and supply, what was heard. A node is given notice
+// once, by whoever says so first.
+func (l *eventLog) since(v *view, inv *agentv1.Inventory, supply []*agentv1.Event, nowMS int64) []*agentv1.Event {
 	var out []*agentv1.Event
+	leave := map[string]bool{}
+	notice := func(e *agentv1.Event) {
+		if !l.leave[e.GetObject()] && !leave[e.GetObject()] {
+			e.AtMs = nowMS
+			out = append(out, e)
+		}
+		leave[e.GetObject()] = true
+	}
 	now := map[string]bool{}
 	tell := func(e *agentv1.Event) {
 		key := e.GetKind() + "\x00" + e.GetObject() + "\x00" + e.GetReason()
@@ -35,7 +45,20 @@ func (l *eventLog) since(v *view, inv *agentv1.Inventory, nowMS int64) []*agentv
 	nodes := map[string]bool{}
 	for _, n := range v.nodes {
 		nodes[n.Name] = true
+		if l.leave["Node/"+n.Name] {
+			leave["Node/"+n.Name] = true
+		}
+		if reason, message := reclaimed(n); reason != "" {
+			notice(&agentv1.Event{Kind: "interruption_notice", Object: "Node/" + n.Name, Reason: reason, Message: message})
+		}
 		nodeEvents(n, tell)
+	}
+	for _, e := range supply {
+		if e.GetKind() == "interruption_notice" {
+			notice(e)
+		} else {
+			out = append(out, e)
+		}
 	}
 	for _, name := range sortedKeys(l.nodes) {
 		if !nodes[name] {
@@ -49,16 +72,32 @@ func (l *eventLog) since(v *view, inv *agentv1.Inventory, nowMS int64) []*agentv
 		tell(&agentv1.Event{Kind: "conflict", Object: w.GetWorkload(), Workload: w.GetWorkload(), Reason: w.GetManager(),
 			Message: w.GetManager() + " also writes " + w.GetField()})
 	}
-	l.told, l.nodes = now, nodes
+	l.told, l.nodes, l.leave = now, nodes, leave
 	return out
 }
 
-func nodeEvents(n *corev1.Node, tell func(*agentv1.Event)) {
+// reclaimed says by what sign the cloud takes a node back; empty: by none. An autoscaler that gives a node back leaves other ones.
+func reclaimed(n *corev1.Node) (reason, message string) {
 	for _, t := range n.Spec.Taints {
 		if what, ok := reclaimTaints[t.Key]; ok {
-			tell(&agentv1.Event{Kind: "interruption_notice", Object: "Node/" + n.Name, Reason: t.Key, Message: what})
+			return t.Key, what
 		}
 	}
+	if strings.HasPrefix(n.Labels["aws-node-termination-handler/event-id"], "spot-itn") {
+		return "aws-node-termination-handler/event-id", "spot interruption notice"
+	}
+	for _, c := range n.Status.Conditions {
+		if c.Status != corev1.ConditionTrue {
+			continue
+		}
+		if c.Type == "PreemptScheduled" || (c.Type == "VMEventScheduled" && strings.Contains(c.Reason+c.Message, "Preempt")) {
+			return "PreemptScheduled", noticeReasons["PreemptScheduled"]
+		}
+	}
+	return "", ""
+}
+
+func nodeEvents(n *corev1.Node, tell func(*agentv1.Event)) {
 	if phase, _ := nodePhase(n); phase == "not_ready" {
 		tell(&agentv1.Event{Kind: "node_lost", Object: "Node/" + n.Name, Reason: "NotReady", Message: "the node is not ready"})
 	}

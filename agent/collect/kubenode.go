@@ -23,8 +23,8 @@ var (
 	reclaimTaints  = map[string]string{
 		"aws-node-termination-handler/spot-itn":                 "spot interruption notice",
 		"aws-node-termination-handler/rebalance-recommendation": "rebalance recommendation",
-		"karpenter.sh/disrupted":                                "disrupted by Karpenter",
 		"cloud.google.com/impending-node-termination":           "termination by the cloud",
+		"cloudprovider.azure.microsoft.com/draining":            "spot eviction",
 		"node.cloudprovider.kubernetes.io/shutdown":             "shut down by the cloud",
 	}
 )

@@ -16,8 +16,30 @@ import (
 // here is listed for its cost.
 func (v *view) workloads() []*agentv1.Workload {
 	var out []*agentv1.Workload
+	services := map[string]*agentv1.Workload{}
 	for _, d := range v.deployments {
-		out = append(out, workloadOf(d, "Deployment", replicasOf(d.Spec.Replicas), &d.Spec.Template, true))
+		service := inferenceService(d)
+		if service == "" {
+			out = append(out, workloadOf(d, "Deployment", replicasOf(d.Spec.Replicas), &d.Spec.Template, true))
+			continue
+		}
+		// A service may have a transformer and an explainer: it is described by what predicts, and counted in all its pods.
+		w := workloadOf(d, "InferenceService", replicasOf(d.Spec.Replicas), &d.Spec.Template, false)
+		w.Name, w.Key = service, deploymentKey(d)
+		if other := services[w.GetKey()]; other != nil {
+			w.Replicas += other.GetReplicas()
+			if !strings.HasSuffix(d.Name, "-predictor") {
+				other.Replicas = w.GetReplicas()
+				continue
+			}
+		}
+		services[w.GetKey()] = w
+	}
+	for _, key := range sortedKeys(services) {
+		out = append(out, services[key])
+	}
+	for _, l := range v.groups {
+		out = append(out, l.workload())
 	}
 	for _, s := range v.statefulSets {
 		if metav1.GetControllerOf(s) == nil {
@@ -84,7 +106,12 @@ func (v *view) writers() []*agentv1.Writer {
 		out = append(out, w)
 	}
 	for _, d := range v.deployments {
-		out = append(out, v.fieldWriters(workloadKey(d.Namespace, "Deployment", d.Name), d.ManagedFields, out)...)
+		if inferenceService(d) == "" {
+			out = append(out, v.fieldWriters(workloadKey(d.Namespace, "Deployment", d.Name), d.ManagedFields, out)...)
+		}
+	}
+	for _, l := range v.groups {
+		out = append(out, v.fieldWriters(l.key(), l.ManagedFields, out)...)
 	}
 	for _, s := range v.statefulSets {
 		out = append(out, v.fieldWriters(workloadKey(s.Namespace, "StatefulSet", s.Name), s.ManagedFields, out)...)

@@ -1,6 +1,7 @@
 package charttest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -87,6 +88,32 @@ func TestActingModesWriteScaleAndNothingElse(t *testing.T) {
 	}
 }
 
+// TestReadsAreListed lists what every mode reads; one more or one less fails.
+func TestReadsAreListed(t *testing.T) {
+	t.Parallel()
+	inNamespaces := []string{"apps/daemonsets", "apps/deployments", "apps/replicasets", "apps/statefulsets", "autoscaling/horizontalpodautoscalers", "batch/jobs",
+		"core/pods", "leaderworkerset.x-k8s.io/leaderworkersets"}
+	for more, want := range map[string][]string{
+		"": append([]string{"core/events", "core/nodes", "karpenter.sh/nodeclaims"}, inNamespaces...),
+		"rbac: {scope: namespaced}\nnamespaces: {include: [llm]}": append([]string{"core/nodes", "karpenter.sh/nodeclaims"}, inNamespaces...),
+	} {
+		for _, mode := range readOnly {
+			var got []string
+			for _, rule := range rules(t, render(t, "plimsoll-agent", fmt.Sprintf(agentValues, mode)+more)) {
+				for _, group := range rule.APIGroups {
+					for _, resource := range rule.Resources {
+						got = append(got, cmp.Or(group, "core")+"/"+resource)
+					}
+				}
+			}
+			slices.Sort(got)
+			if want := slices.Sorted(slices.Values(want)); !slices.Equal(got, want) {
+				t.Errorf("%s %q reads\n%v, want\n%v", mode, more, got, want)
+			}
+		}
+	}
+}
+
 func TestNoModeReadsSecretsOrUsesWildcards(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
@@ -112,7 +139,7 @@ func TestNamespacedScopeGrantsWorkloadsOnlyWhereAsked(t *testing.T) {
 	}
 	for _, rule := range one[*rbacv1.ClusterRole](t, r).Rules {
 		for _, resource := range rule.Resources {
-			if resource != "nodes" {
+			if resource != "nodes" && resource != "nodeclaims" {
 				t.Errorf("cluster-wide %s", resource)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	agentv1 "plimsoll.dev/services/wire/plimsoll/agent/v1"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -75,7 +76,11 @@ func (p *parts) kubernetes(cfg Config, version string, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("kubernetes: %w", err)
 	}
-	source, err := collect.NewKube(client, collect.KubeConfig{Include: cfg.Namespaces.Include, Exclude: cfg.Namespaces.Exclude, FieldManager: act.FieldManager})
+	others, err := dynamic.NewForConfig(rc)
+	if err != nil {
+		return fmt.Errorf("kubernetes: %w", err)
+	}
+	source, err := collect.NewKube(client, collect.KubeConfig{Include: cfg.Namespaces.Include, Exclude: cfg.Namespaces.Exclude, FieldManager: act.FieldManager, Dynamic: others})
 	if err != nil {
 		return fmt.Errorf("kubernetes: %w", err)
 	}
