@@ -85,13 +85,8 @@ func (p *Prices) Of(o fleet.Offering, seen fleet.InstanceType, at time.Time) Can
 }
 
 func (p *Prices) of(o fleet.Offering, at time.Time) Candidate {
-	w, ok := p.weights[o.Cloud]
-	if !ok {
-		w = p.book.Weights(o.Cloud)
-		p.weights[o.Cloud] = w
-	}
 	listed := p.book.At(at).Price(o)
-	c := Candidate{Offering: o, Weights: w, List: Known{Hour: listed.List, Source: listed.Source, AsOf: listed.Valid.From}}
+	c := Candidate{Offering: o, Weights: p.Weights(o.Cloud), List: Known{Hour: listed.List, Source: listed.Source, AsOf: listed.Valid.From}}
 	if o.Purchase == fleet.PurchaseSpot {
 		c.Spot = Known{Hour: listed.Effective, Source: listed.Source, AsOf: listed.Valid.From}
 	}
@@ -109,11 +104,21 @@ func (p *Prices) of(o fleet.Offering, at time.Time) Candidate {
 	return c
 }
 
+// Weights that split a cloud's prices over the resources of its machines.
+func (p *Prices) Weights(cloud fleet.Cloud) market.Weights {
+	w, ok := p.weights[cloud]
+	if !ok {
+		w = p.book.Weights(cloud)
+		p.weights[cloud] = w
+	}
+	return w
+}
+
 // List is the on-demand price of an offering, for Input.List.
 func (p *Prices) List(o fleet.Offering) *fleet.Money { return p.book.Price(o).List }
 
-// uncovered is what an hour costs that no commitment covers, and what kind of price that is.
-func (c Candidate) uncovered() (Known, Basis) {
+// Uncovered is what an hour costs that no commitment covers, and what kind of price that is.
+func (c Candidate) Uncovered() (Known, Basis) {
 	switch {
 	case c.Contracted.Hour != nil:
 		return c.Contracted, BasisContracted
@@ -127,7 +132,7 @@ func (c Candidate) uncovered() (Known, Basis) {
 
 // Usage makes a running machine of the candidate.
 func (c Candidate) Usage(cluster fleet.ClusterID, node string, running fleet.Interval) Usage {
-	k, _ := c.uncovered()
+	k, _ := c.Uncovered()
 	return Usage{Cluster: cluster, Node: node, Offering: c.Offering, Machine: c.Machine, Running: running, List: c.List.Hour, Price: k.Hour, Weights: c.Weights}
 }
 
@@ -252,7 +257,7 @@ func (s State) clone() State {
 // next takes one machine out of what is left and returns its parts.
 func (s State) next(c Candidate) []Part {
 	u := c.Usage("", "", fleet.Interval{})
-	uncovered, basis := c.uncovered()
+	uncovered, basis := c.Uncovered()
 	if !Eligible(c.Offering) {
 		return []Part{{Basis: basis, Resource: ResourceMachine, SharePPM: million, PerHour: uncovered.Hour, Known: uncovered}}
 	}

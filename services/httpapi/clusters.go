@@ -35,7 +35,7 @@ type Cluster struct {
 	Nodes             int               `json:"nodes"`
 	GPUs              int               `json:"gpus"`
 	Workloads         int               `json:"workloads"`
-	CostHour          *Money            `json:"cost_hour" doc:"What the live nodes with a known price cost per hour; null: no price is known"`
+	CostHour          *Money            `json:"cost_hour" doc:"What the live nodes with a known price cost per hour now, with what commitments cover at its amortised price; null: no price is known"`
 	UnpricedNodes     int               `json:"unpriced_nodes" doc:"Live nodes that cost_hour leaves out"`
 }
 
@@ -113,6 +113,12 @@ func (s *Server) listClusters(ctx context.Context, p auth.Principal, in *pageQue
 	out := &clusterList{}
 	err := s.deps.DB.Tenant(ctx, p.Tenant, func(tx *store.Tx) error {
 		list, err := store.Clusters(ctx, tx, after, in.Limit)
+		if err != nil {
+			return err
+		}
+		if err := store.PriceClusters(ctx, tx, s.prices(), list); err != nil {
+			return err
+		}
 		out.Body.Items = make([]Cluster, 0, len(list))
 		for _, c := range list {
 			out.Body.Items = append(out.Body.Items, clusterOf(c, tx.Now))
@@ -120,7 +126,7 @@ func (s *Server) listClusters(ctx context.Context, p auth.Principal, in *pageQue
 		if n := len(list); n == in.Limit {
 			out.Body.NextCursor = encodeCursor(list[n-1].Name)
 		}
-		return err
+		return nil
 	})
 	return out, err
 }
@@ -174,7 +180,11 @@ func (s *Server) clusterAfter(ctx context.Context, p auth.Principal, change func
 		if err != nil {
 			return err
 		}
-		out.Body = clusterOf(c, tx.Now)
+		one := []store.Cluster{c}
+		if err := store.PriceClusters(ctx, tx, s.prices(), one); err != nil {
+			return err
+		}
+		out.Body = clusterOf(one[0], tx.Now)
 		return nil
 	})
 	return out, err

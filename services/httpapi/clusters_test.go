@@ -94,21 +94,18 @@ func TestClusterCountsItsContentsAndNodesKnowTheirPrice(t *testing.T) {
 	tenant := string(d.tenant.ID)
 	node := func(uid, kind string, gpus int, ended any) {
 		d.exec(`INSERT INTO node (tenant_id, cluster_id, uid, name, cloud, region, zone, instance_type, phase, gpu_model, gpu_count, started_at, ended_at)
-			VALUES ($1, $2, $3, 'n-' || $3, 'aws', 'r', 'ra', $4, 'ready', 'L4', $5, now() - interval '1 day', $6)`, tenant, c.ID, uid, kind, gpus, ended)
+			VALUES ($1, $2, $3, 'n-' || $3, 'aws', 'us-east-1', 'us-east-1a', $4, 'ready', 'L4', $5, now() - interval '1 day', $6)`, tenant, c.ID, uid, kind, gpus, ended)
 	}
 	node("a", "g6.xlarge", 1, nil)
-	node("b", "g6.xlarge", 1, nil) // as a, but younger than the last costed hour
+	node("b", "g6.xlarge", 1, nil) // as a
 	node("c", "mystery", 8, nil)   // nobody knows its price
 	node("d", "g6.xlarge", 1, time.Now())
-	hour := time.Now().UTC().Truncate(time.Hour)
-	price := func(uid string, at time.Time, version int, list, effective any) {
-		d.exec(`INSERT INTO node_price (tenant_id, cluster_id, node_uid, hour, version, list_nano, effective_nano, currency, source) VALUES ($1, $2, $3, $4, $5, $6, $7, 'USD', 'test')`,
-			tenant, c.ID, uid, at, version, list, effective)
-	}
-	price("a", hour.Add(-time.Hour), 1, int64(9_000_000_000), nil) // an older hour
-	price("a", hour, 1, int64(3_000_000_000), int64(1_000_000_000))
-	price("a", hour, 2, int64(3_000_000_000), int64(2_500_000_001)) // restated
-	price("c", hour, 1, nil, nil)
+	// The tenant's own price counts, and of two machines one is reserved at half of it.
+	d.exec(`INSERT INTO tenant_price (tenant_id, cloud, region, instance_type, purchase, valid_from, hour_nano, created_by, created_at)
+		VALUES ($1, 'aws', '', 'g6.xlarge', 'on_demand', now() - interval '2 days', 500000001, 'test', now())`, tenant)
+	finance := d.key(d.tenant.ID, auth.RoleFinance)
+	d.with(finance, "POST", "/api/v1/commitments", map[string]string{"ref": "ri", "kind": "aws_zonal_ri", "region": "us-east-1", "zone": "us-east-1a", "instance_type": "g6.xlarge",
+		"quantity": "1", "recurring_hour": "0.25", "starts_at": time.Now().AddDate(0, -1, 0).Format(time.DateOnly), "ends_at": time.Now().AddDate(0, 11, 0).Format(time.DateOnly)}).want(t, 201)
 	d.exec(`INSERT INTO pod (tenant_id, cluster_id, uid, name, namespace, node, phase, cpu_milli, mem_mib, gpu_milli, created_at, ended_at) VALUES
 		($1, $2, '1', 'p1', 'ns', 'n-a', 'ready', 500, 1024, 500, now(), NULL), ($1, $2, '2', 'p2', 'ns', 'n-a', 'loading', 250, 512, 250, now(), NULL),
 		($1, $2, '3', 'p3', 'ns', 'n-a', 'ended', 9000, 9000, 9000, now(), now()), ($1, $2, '4', 'p4', 'ns', '', 'pending', 9000, 9000, 9000, now(), NULL)`, tenant, c.ID)
@@ -119,7 +116,7 @@ func TestClusterCountsItsContentsAndNodesKnowTheirPrice(t *testing.T) {
 	if c.Nodes != 3 || c.GPUs != 10 || c.Workloads != 1 || c.UnpricedNodes != 1 || c.Health != "online" || c.AgentLimits.MaxReplicas != 40 {
 		t.Errorf("cluster %+v", c)
 	}
-	if c.CostHour == nil || fleetMoney(t, c.CostHour.Amount) != 5_000_000_002 || c.CostHour.Currency != "USD" {
+	if c.CostHour == nil || fleetMoney(t, c.CostHour.Amount) != 750_000_001 || c.CostHour.Currency != "USD" {
 		t.Errorf("cost %+v", c.CostHour)
 	}
 	var nodes struct {
@@ -138,7 +135,8 @@ func TestClusterCountsItsContentsAndNodesKnowTheirPrice(t *testing.T) {
 		t.Fatalf("nodes %+v", nodes)
 	}
 	a, b, mystery := nodes.Items[0], nodes.Items[1], nodes.Items[2]
-	if a.Name != "n-a" || a.Pods != 2 || a.GPUAllocated != 0.75 || a.CPUAllocated != 750 || a.CostHour == nil || b.Pods != 0 || b.CostHour == nil || *a.CostHour != *b.CostHour {
+	if a.Name != "n-a" || a.Pods != 2 || a.GPUAllocated != 0.75 || a.CPUAllocated != 750 || a.CostHour == nil || b.Pods != 0 || b.CostHour == nil ||
+		fleetMoney(t, a.CostHour.Amount)+fleetMoney(t, b.CostHour.Amount) != 750_000_001 {
 		t.Errorf("nodes %+v", nodes.Items)
 	}
 	if mystery.CostHour != nil {

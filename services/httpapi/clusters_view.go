@@ -30,7 +30,7 @@ type Node struct {
 	GPUModel     fleet.GPUModel  `json:"gpu_model"`
 	GPUCount     int             `json:"gpu_count"`
 	GPUAllocated float64         `json:"gpu_allocated" doc:"GPUs requested; fractions come from shared ones"`
-	CostHour     *Money          `json:"cost_hour" doc:"null: nobody knows the price"`
+	CostHour     *Money          `json:"cost_hour" doc:"what it costs now, with what commitments cover at its amortised price; null: nobody knows"`
 }
 
 type nodeInput struct {
@@ -59,6 +59,12 @@ func (s *Server) listNodes(ctx context.Context, p auth.Principal, in *nodeInput)
 			return err
 		}
 		nodes, err := store.LiveNodes(ctx, tx, in.ID, after, in.Limit)
+		if err != nil {
+			return err
+		}
+		if err := store.PriceNodes(ctx, tx, s.prices(), in.ID, nodes); err != nil {
+			return err
+		}
 		out.Body.Items = make([]Node, 0, len(nodes))
 		for _, v := range nodes {
 			out.Body.Items = append(out.Body.Items, nodeOf(v))
@@ -66,7 +72,7 @@ func (s *Server) listNodes(ctx context.Context, p auth.Principal, in *nodeInput)
 		if n := len(nodes); n == in.Limit {
 			out.Body.NextCursor = encodeCursor(nodes[n-1].Node.Name)
 		}
-		return err
+		return nil
 	})
 	return out, err
 }

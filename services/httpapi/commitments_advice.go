@@ -61,14 +61,17 @@ func (s *Server) commitmentRecommendations(ctx context.Context, p auth.Principal
 			return err
 		}
 		needs = s.needs(h, int64(math.Round(in.Discount*1e4)))
+		offerings := make([]fleet.Offering, len(needs))
+		for i, n := range needs {
+			offerings[i] = asSpot(n.offering)
+		}
+		moment := fleet.Interval{From: h.span.To, To: h.span.To}
+		spot, err := store.SpotPricesOver(ctx, tx, s.prices(), moment, offerings)
+		if err != nil {
+			return err
+		}
 		for i := range needs {
-			o := needs[i].offering
-			o.Purchase = fleet.PurchaseSpot
-			spot, err := s.spotAt(ctx, tx, o, h.span.To)
-			if err != nil {
-				return err
-			}
-			needs[i].Spot = spot.Hour
+			needs[i].Spot = spot.Over(offerings[i], moment).Hour
 		}
 		return nil
 	})

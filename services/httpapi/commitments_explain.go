@@ -2,13 +2,11 @@ package httpapi
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"plimsoll.dev/services/auth"
 	"plimsoll.dev/services/commitment"
 	"plimsoll.dev/services/fleet"
-	"plimsoll.dev/services/market"
 	"plimsoll.dev/services/store"
 )
 
@@ -74,64 +72,21 @@ func (s *Server) explainPrice(ctx context.Context, p auth.Principal, in *struct 
 			}
 			at = now
 		}
-		prices, err := s.tenantPrices(ctx, tx)
+		prices, err := store.PricesAt(ctx, tx, s.prices(), at, o, asSpot(o))
 		if err != nil {
 			return err
 		}
-		left, refs, running, err := s.leftAt(ctx, tx, prices, at)
-		if err != nil {
-			return err
-		}
-		spot, err := s.spotAt(ctx, tx, o, at)
-		if err != nil {
-			return err
-		}
-		c := prices.Of(o, fleet.InstanceType{Cloud: o.Cloud, Name: o.InstanceType}, at)
-		if o.Purchase == fleet.PurchaseSpot {
-			c.Spot = spot
-		}
-		out.Body = s.showQuote(commitment.Marginal(c, in.Quantity, left), c, refs)
-		out.Body.At, out.Body.Spot, out.Body.Running = at, s.showKnown(spot), running
+		seen := fleet.InstanceType{Cloud: o.Cloud, Name: o.InstanceType}
+		out.Body = s.showQuote(prices.Marginal(o, seen, in.Quantity), prices.Candidate(o, seen), prices.Refs)
+		out.Body.At, out.Body.Spot, out.Body.Running = at, s.showKnown(prices.Spot(o)), prices.Live
 		return nil
 	})
 	return out, err
 }
 
-// leftAt is what all clusters together leave of the commitments at a moment, with the refs by id.
-func (s *Server) leftAt(ctx context.Context, tx *store.Tx, prices *commitment.Prices, at time.Time) (commitment.State, map[string]string, int, error) {
-	all, err := store.Commitments(ctx, tx, at, at.Add(time.Second))
-	if err != nil {
-		return commitment.State{}, nil, 0, err
-	}
-	nodes, err := store.NodeLives(ctx, tx, at, at.Add(time.Second))
-	if err != nil {
-		return commitment.State{}, nil, 0, err
-	}
-	hour := fleet.Interval{From: at, To: at.Add(time.Hour)}
-	live := commitment.HourInput(hour, nodes, plainCommitments(all), prices)
-	refs := map[string]string{}
-	for _, c := range all {
-		refs[c.ID] = c.Ref
-	}
-	return commitment.Left(at, live.Usage, live.Commitments, live.List), refs, len(nodes), nil
-}
-
-// spotAt is the Spot price of an offering at a moment: its history, else the catalogue.
-func (s *Server) spotAt(ctx context.Context, tx *store.Tx, o fleet.Offering, at time.Time) (commitment.Known, error) {
-	states, err := store.SpotStates(ctx, tx, store.SpotFilter{Cloud: o.Cloud, Region: o.Region, InstanceTypes: []string{o.InstanceType}, Product: market.ProductLinux}, at)
-	if err != nil {
-		return commitment.Known{}, err
-	}
-	// A zone goes by the account's name for it; prices that were read from AWS are kept under its id.
-	zones, err := store.ZoneIDs(ctx, tx)
-	if err != nil {
-		return commitment.Known{}, err
-	}
-	if id, ok := zones[o.Zone]; ok && slices.ContainsFunc(states, func(s market.SpotState) bool { return s.Pool.Zone == id }) {
-		o.Zone = id
-	}
-	q := s.prices().QuoteSpot(o, states, at)
-	return commitment.Known{Hour: q.Price, Source: q.Source, AsOf: q.At, Stale: q.Stale}, nil
+func asSpot(o fleet.Offering) fleet.Offering {
+	o.Purchase = fleet.PurchaseSpot
+	return o
 }
 
 func (s *Server) showQuote(q commitment.Quote, c commitment.Candidate, refs map[string]string) PriceExplained {

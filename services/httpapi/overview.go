@@ -114,14 +114,18 @@ func (s *Server) showOverview(o store.Overview, saved *fleet.Money) Overview {
 	return v
 }
 
-// savings compares this month with every automated workload at its policy's max around the clock, at today's price of the
-// machine its replicas run on. Workloads without a known price are left out of both sides.
+// savings compares this month with every automated workload at its policy's max around the clock, at what machines like
+// the one its replicas run on cost today: what commitments cover of those is in that price. Workloads without a known price are left out of both sides.
 func (s *Server) savings(ctx context.Context, tx *store.Tx, o store.Overview) (*fleet.Money, error) {
 	ids := make([]fleet.WorkloadID, 0, len(o.Automated))
 	for _, w := range o.Automated {
 		ids = append(ids, w.ID)
 	}
 	hosts, err := store.Hosts(ctx, tx, ids)
+	if err != nil {
+		return nil, err
+	}
+	prices, err := store.PricesAt(ctx, tx, s.prices(), o.Now, store.Offerings(hosts)...)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +136,7 @@ func (s *Server) savings(ctx context.Context, tx *store.Tx, o store.Overview) (*
 		if !ok || w.Seconds == 0 {
 			continue
 		}
-		hour := s.prices().ReplicaOn(host.Offering, host.Machine, w.CPUMilli, w.MemMiB, w.GPUMilli)
+		hour := prices.LiveReplica(w.Cluster, host, w.CPUMilli, w.MemMiB, w.GPUMilli)
 		if hour == nil {
 			continue
 		}

@@ -41,7 +41,8 @@ type Workload struct {
 	Max           *int                 `json:"max"`
 	Signals       map[string]SignalNow `json:"signals"`
 	LastDecision  *LastDecision        `json:"last_decision"`
-	CostHour      *Money               `json:"cost_hour" doc:"of all replicas asked for, at the effective price of the machine most of them run on; null when unknown"`
+	CostHour      *Money               `json:"cost_hour" doc:"of all replicas asked for, at what machines like the one most of them run on cost now, with what commitments cover at its amortised price; null when unknown"`
+	ReplicaHour   *Money               `json:"replica_hour" doc:"what one more replica costs per hour on top of what is paid already, as the planner reckons; null when unknown"`
 	Writers       []Writer             `json:"writers" doc:"other controllers that wrote spec.replicas lately"`
 	DataAt        *time.Time           `json:"data_at"`
 	GoneAt        *time.Time           `json:"gone_at"`
@@ -187,13 +188,22 @@ func (s *Server) showWorkloads(ctx context.Context, tx *store.Tx, rows []store.W
 	if err != nil {
 		return nil, err
 	}
+	now, err := store.DataNow(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	prices, err := store.PricesAt(ctx, tx, s.prices(), now, store.Offerings(hosts)...)
+	if err != nil {
+		return nil, err
+	}
 	out := make([]Workload, 0, len(rows))
 	for _, r := range rows {
 		w := s.showWorkload(r, observed[r.Cluster][r.Key])
 		if host, ok := hosts[r.ID]; ok {
-			if one := s.prices().ReplicaOn(host.Offering, host.Machine, r.CPUMilli, r.MemMiB, r.GPUMilli); one != nil {
+			if one := prices.LiveReplica(r.Cluster, host, r.CPUMilli, r.MemMiB, r.GPUMilli); one != nil {
 				w.CostHour = moneyOrNil(ptr(one.MulDiv(int64(w.Replicas), 1)), s.prices().Currency())
 			}
+			w.ReplicaHour = moneyOrNil(prices.NextReplica(host, r.CPUMilli, r.MemMiB, r.GPUMilli), s.prices().Currency())
 		}
 		out = append(out, w)
 	}

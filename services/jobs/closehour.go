@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 
+	"plimsoll.dev/services/commitment"
 	"plimsoll.dev/services/fleet"
 	"plimsoll.dev/services/ledger"
 	"plimsoll.dev/services/market"
@@ -106,11 +107,16 @@ func (w *CloseHour) step(ctx context.Context, tx *store.Tx, cluster fleet.Cluste
 	if err != nil {
 		return false, done, err
 	}
-	paid, err := w.loadPaid(ctx, tx, cluster, in.Prices, due[0].from, end.to)
+	book := w.Prices()
+	pricing, err := newPricing(ctx, tx, book, in, fleet.Interval{From: due[0].from, To: end.to})
 	if err != nil {
 		return false, done, err
 	}
-	costed := w.cost(in, due, paid)
+	paid, err := w.loadPaid(ctx, tx, cluster, pricing.prices, due[0].from, end.to)
+	if err != nil {
+		return false, done, err
+	}
+	costed := w.cost(in, due, pricing, paid)
 	if err := store.SaveCosting(ctx, tx, cluster, costed); err != nil {
 		return false, done, err
 	}
@@ -175,8 +181,7 @@ func final(hour, dataAt, now time.Time, dirty []store.DirtyBlock) bool {
 }
 
 // cost closes the hours that are due. Closed hours whose lines did not change are left out.
-func (w *CloseHour) cost(in *store.CostInput, due []dueHour, paid *paid) []store.CostedHour {
-	pricing := newPricing(w.Prices(), in.Prices)
+func (w *CloseHour) cost(in *store.CostInput, due []dueHour, pricing *pricing, paid *paid) []store.CostedHour {
 	costed := make([]store.CostedHour, 0, len(due))
 	for _, d := range due {
 		h := ledger.Hour{From: d.from, To: d.to, Usage: in.Usage[d.from]}
@@ -189,11 +194,11 @@ func (w *CloseHour) cost(in *store.CostInput, due []dueHour, paid *paid) []store
 			if !within(n.Life, d) {
 				continue
 			}
-			p := pricing.of(n, d.from, in.Frozen[store.HourKey{Hour: d.from, Node: n.UID}])
+			p := pricing.of(n, d, in.Frozen[store.HourKey{Hour: d.from, Node: n.UID}])
 			if c, ok := covered[n.UID]; ok {
-				p.List, p.Effective, p.Source = c.list, c.effective, c.source
+				p.List, p.Effective, p.Source, p.AsOf = c.list, c.effective, c.source, d.from
 			}
-			n.Price, n.Weights = p.Effective, pricing.weights(n.Offering.Cloud)
+			n.Price, n.Weights = p.Effective, pricing.prices.Weights(n.Offering.Cloud)
 			prices = append(prices, p)
 			h.Nodes = append(h.Nodes, n.Node)
 		}
@@ -248,50 +253,46 @@ func (w *CloseHour) report(ctx context.Context, tx *store.Tx, cluster fleet.Clus
 	}
 }
 
-// pricing finds the price of a node's hour: frozen by an earlier costing, set by the tenant, or listed by the catalogue.
+// pricing finds the price of a node's hour: frozen by an earlier costing, set by the tenant, of the Spot history, or listed.
 type pricing struct {
-	book   *market.PriceBook
-	own    map[fleet.Offering][]store.TenantPrice // newest first; Zone empty
-	weight map[fleet.Cloud]market.Weights
+	currency string
+	prices   *commitment.Prices
+	spot     *store.SpotPrices
 }
 
-func newPricing(book *market.PriceBook, own []store.TenantPrice) *pricing {
-	p := &pricing{book: book, own: map[fleet.Offering][]store.TenantPrice{}, weight: map[fleet.Cloud]market.Weights{}}
-	for _, t := range own {
-		key := fleet.Offering{Cloud: t.Cloud, Region: t.Region, InstanceType: t.InstanceType, Purchase: t.Purchase}
-		p.own[key] = append(p.own[key], t)
+func newPricing(ctx context.Context, tx *store.Tx, book *market.PriceBook, in *store.CostInput, window fleet.Interval) (*pricing, error) {
+	offerings := make([]fleet.Offering, len(in.Nodes))
+	for i, n := range in.Nodes {
+		offerings[i] = n.Offering
 	}
-	return p
-}
-
-func (p *pricing) weights(cloud fleet.Cloud) market.Weights {
-	w, ok := p.weight[cloud]
-	if !ok {
-		w = p.book.Weights(cloud)
-		p.weight[cloud] = w
+	spot, err := store.SpotPricesOver(ctx, tx, book, window, offerings)
+	if err != nil {
+		return nil, err
 	}
-	return w
+	return &pricing{currency: book.Currency(), prices: commitment.NewPrices(book, store.Contracts(in.Prices)), spot: spot}, nil
 }
 
 // of prices a node's hour. A frozen price is never changed; an hour that was frozen without one is priced as soon as somebody knows it.
-func (p *pricing) of(n store.CostedNode, hour time.Time, frozen store.FrozenPrice) store.NodePrice {
-	price := store.NodePrice{Node: n.UID, Currency: p.book.Currency()}
+// Of a Spot price that changed while the node ran within the hour, the mean counts, weighted by time.
+func (p *pricing) of(n store.CostedNode, d dueHour, frozen store.FrozenPrice) store.NodePrice {
+	ran := fleet.Interval{From: later(n.Life.From, d.from), To: d.to}
+	if !n.Life.To.IsZero() && n.Life.To.Before(d.to) {
+		ran.To = n.Life.To
+	}
+	price := store.NodePrice{Node: n.UID, Currency: p.currency}
 	if frozen.Effective != nil {
-		price.List, price.Effective, price.Source = frozen.List, frozen.Effective, frozen.Source
+		price.List, price.Effective, price.Source, price.AsOf = frozen.List, frozen.Effective, frozen.Source, frozen.AsOf
 		return price
 	}
-	listed := p.book.At(hour).Price(n.Offering)
-	price.List, price.Effective, price.Source = listed.List, listed.Effective, listed.Source
-	key := n.Offering
-	key.Zone = ""
-	for _, region := range []string{n.Offering.Region, ""} {
-		key.Region = region
-		for _, t := range p.own[key] {
-			if !t.ValidFrom.After(hour) {
-				price.Effective, price.Source = &t.Hour, "tenant "+t.ValidFrom.UTC().Format(time.DateOnly)
-				return price
-			}
-		}
+	// What is listed and contracted counts as of the hour's beginning, Spot for as long as it was in force.
+	c := p.prices.Of(n.Offering, fleet.InstanceType{Cloud: n.Offering.Cloud, Name: n.Offering.InstanceType}, d.from)
+	if n.Offering.Purchase == fleet.PurchaseSpot {
+		c.Spot = p.spot.Over(n.Offering, ran)
+	}
+	known, _ := c.Uncovered()
+	price.List, price.Effective, price.Source, price.AsOf = c.List.Hour, known.Hour, known.Source, known.AsOf
+	if known.Hour == nil {
+		price.Source, price.AsOf = c.List.Source, c.List.AsOf
 	}
 	return price
 }

@@ -11,7 +11,6 @@ import (
 	"plimsoll.dev/services/commitment"
 	"plimsoll.dev/services/fleet"
 	"plimsoll.dev/services/ledger"
-	"plimsoll.dev/services/market"
 	"plimsoll.dev/services/store"
 )
 
@@ -43,7 +42,7 @@ type nodeHour struct {
 
 // loadPaid returns nil when the tenant has no commitments in these hours. Otherwise the transaction holds the tenant's commitments until it
 // ends, so that two clusters cannot claim the same hour.
-func (w *CloseHour) loadPaid(ctx context.Context, tx *store.Tx, cluster fleet.ClusterID, own []store.TenantPrice, from, to time.Time) (*paid, error) {
+func (w *CloseHour) loadPaid(ctx context.Context, tx *store.Tx, cluster fleet.ClusterID, prices *commitment.Prices, from, to time.Time) (*paid, error) {
 	some, err := store.Commitments(ctx, tx, from, to)
 	if err != nil || len(some) == 0 {
 		return nil, err
@@ -55,7 +54,7 @@ func (w *CloseHour) loadPaid(ctx context.Context, tx *store.Tx, cluster fleet.Cl
 	if err != nil {
 		return nil, err
 	}
-	p := &paid{cluster: cluster, prices: commitment.NewPrices(w.Prices(), store.Contracts(own)), refs: map[string]string{}, hours: map[time.Time]*paidHour{}}
+	p := &paid{cluster: cluster, prices: prices, refs: map[string]string{}, hours: map[time.Time]*paidHour{}}
 	for _, c := range all {
 		p.commitments = append(p.commitments, c.Commitment)
 		p.refs[c.ID] = c.Ref
@@ -217,27 +216,4 @@ func unusedStatement(rest []commitment.Balance) (s ledger.Statement) {
 		s.NodeCost = s.NodeCost.Add(b.Unused)
 	}
 	return s
-}
-
-// leftOf gives the tenant's prices and what all its clusters leave of its commitments at a moment.
-func leftOf(ctx context.Context, tx *store.Tx, book *market.PriceBook, at time.Time) (*commitment.Prices, commitment.State, error) {
-	own, err := store.TenantPrices(ctx, tx)
-	if err != nil {
-		return nil, commitment.State{}, err
-	}
-	prices := commitment.NewPrices(book, store.Contracts(own))
-	bought, err := store.Commitments(ctx, tx, at, at.Add(time.Second))
-	if err != nil || len(bought) == 0 {
-		return prices, commitment.State{}, err
-	}
-	nodes, err := store.NodeLives(ctx, tx, at, at.Add(time.Second))
-	if err != nil {
-		return nil, commitment.State{}, err
-	}
-	plain := make([]commitment.Commitment, len(bought))
-	for i, c := range bought {
-		plain[i] = c.Commitment
-	}
-	live := commitment.HourInput(fleet.Interval{From: at, To: at.Add(time.Hour)}, nodes, plain, prices)
-	return prices, commitment.Left(at, live.Usage, plain, live.List), nil
 }

@@ -10,6 +10,7 @@ import (
 	"plimsoll.dev/services/commitment"
 	"plimsoll.dev/services/fleet"
 	"plimsoll.dev/services/market"
+	"plimsoll.dev/services/optimizer"
 	"plimsoll.dev/services/store"
 )
 
@@ -153,13 +154,12 @@ func TestAReplicaOnWhatIsPaidAlreadyCostsNothingMore(t *testing.T) {
 	e := newEstate(t)
 	e.node("a", "m5.large", fleet.PurchaseOnDemand, start)
 	e.dataAt(start.Add(90 * time.Minute))
-	w := &PlanWorker{DB: e.db, Prices: market.Catalogue, Log: e.log}
 	id := fleet.WorkloadID(uuid.NewString())
 	host := store.Host{Offering: fleet.Offering{Cloud: fleet.CloudAWS, Region: "us-east-1", InstanceType: "m5.large", Purchase: fleet.PurchaseOnDemand}}
 	hour := func() *fleet.Money {
 		snapshot := fleet.Snapshot{Now: start.Add(90 * time.Minute), Workloads: []fleet.WorkloadState{{Workload: fleet.Workload{ID: id, CPUMilli: 2000, MemMiB: 8192}}}}
 		e.tx(func(ctx context.Context, tx *store.Tx) error {
-			return w.price(ctx, tx, snapshot, map[fleet.WorkloadID]store.Host{id: host})
+			return store.PricePlan(ctx, tx, market.Catalogue(), &store.PlanInput{Input: optimizer.Input{Snapshot: snapshot}, Hosts: map[fleet.WorkloadID]store.Host{id: host}})
 		})
 		return snapshot.Workloads[0].ReplicaHour
 	}

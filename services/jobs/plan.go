@@ -12,7 +12,6 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
-	"plimsoll.dev/services/commitment"
 	"plimsoll.dev/services/fleet"
 	"plimsoll.dev/services/market"
 	"plimsoll.dev/services/optimizer"
@@ -80,8 +79,8 @@ func (w *PlanWorker) plan(ctx context.Context, tx *store.Tx, cluster fleet.Clust
 	if in.Snapshot.Mode == fleet.ModeObserve || len(in.Policies) == 0 {
 		return nil
 	}
-	if err := w.price(ctx, tx, in.Snapshot, loaded.Hosts); err != nil {
-		return err
+	if err := store.PricePlan(ctx, tx, w.Prices(), loaded); err != nil {
+		return fmt.Errorf("load prices: %w", err)
 	}
 	started := time.Now()
 	decide := w.decide
@@ -155,29 +154,4 @@ func (w *PlanWorker) save(ctx context.Context, tx *store.Tx, plan optimizer.Plan
 			"outcome", d.Outcome, "from", d.From, "target", d.Target, "binding", d.Binding, "mode", d.Mode)
 	}
 	return store.Notify(ctx, tx, store.EventPlan, plan.Cluster, string(id))
-}
-
-// price fills in what one more replica of each workload costs per hour, where its machine has a price: on top of what commitments cover
-// already, at the tenant's own price or the catalogue's.
-func (w *PlanWorker) price(ctx context.Context, tx *store.Tx, snapshot fleet.Snapshot, hosts map[fleet.WorkloadID]store.Host) error {
-	prices, left, err := leftOf(ctx, tx, w.Prices(), snapshot.Now)
-	if err != nil {
-		return fmt.Errorf("load prices: %w", err)
-	}
-	hours := map[fleet.Offering]*fleet.Money{}
-	for i := range snapshot.Workloads {
-		s := &snapshot.Workloads[i]
-		host, ok := hosts[s.Workload.ID]
-		if !ok {
-			continue
-		}
-		c := prices.Of(host.Offering, host.Machine, snapshot.Now)
-		hour, ok := hours[host.Offering]
-		if !ok {
-			hour = commitment.Marginal(c, 1, left).PerHour
-			hours[host.Offering] = hour
-		}
-		s.ReplicaHour = market.ReplicaHour(hour, c.Machine, c.Weights, s.Workload.CPUMilli, s.Workload.MemMiB, s.Workload.GPUMilli)
-	}
-	return nil
 }

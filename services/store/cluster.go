@@ -72,54 +72,37 @@ type Cluster struct {
 	Nodes             int
 	GPUs              int
 	Workloads         int
-	// Cost is what the live nodes cost per hour, as far as their price is known; nil: of no node. UnpricedNodes count the others.
+	// Cost is what the live nodes cost per hour, as far as their price is known; nil: of no node. UnpricedNodes count the others. Both are
+	// set by PriceClusters.
 	Cost          *fleet.Money
 	Currency      string
 	UnpricedNodes int
 }
 
-// clusterQuery: a node costs what its offering cost in the newest hour that was costed, so that a node of this hour has a price too.
 const clusterQuery = `
 SELECT c.id::text, c.name, c.mode, c.frozen, c.created_at, c.agent_version, c.kubernetes_version, c.capabilities, c.agent_limits,
   c.simulated_clock, c.clock_speed, c.skew_ms, c.last_seen_at, c.data_at, c.generation, c.applied_generation,
   (SELECT count(*) FROM workload w WHERE w.tenant_id = c.tenant_id AND w.cluster_id = c.id AND w.gone_at IS NULL),
-  n.nodes, n.gpus, n.priced, n.cost, t.currency
+  n.nodes, n.gpus, t.currency
 FROM cluster c
 JOIN tenant t ON t.tenant_id = c.tenant_id
 CROSS JOIN LATERAL (
-  SELECT count(*) AS nodes, coalesce(sum(n.gpu_count), 0) AS gpus, count(p.nano) AS priced, sum(p.nano)::bigint AS cost
-  FROM node n LEFT JOIN LATERAL (` + nodePriceQuery + `) p ON true
+  SELECT count(*) AS nodes, coalesce(sum(n.gpu_count), 0) AS gpus FROM node n
   WHERE n.tenant_id = c.tenant_id AND n.cluster_id = c.id AND n.ended_at IS NULL
 ) n
 WHERE c.tenant_id = @tenant`
 
-// nodePriceQuery finds what node n costs per hour: its own newest price, else that of a node of the same offering.
-const nodePriceQuery = `
-SELECT coalesce(r.effective_nano, r.list_nano) AS nano
-FROM node_price r JOIN node o ON o.tenant_id = r.tenant_id AND o.cluster_id = r.cluster_id AND o.uid = r.node_uid
-WHERE r.tenant_id = n.tenant_id AND r.cluster_id = n.cluster_id
-  AND r.hour = (SELECT max(h.hour) FROM node_price h WHERE h.tenant_id = n.tenant_id AND h.cluster_id = n.cluster_id)
-  AND o.instance_type = n.instance_type AND o.purchase = n.purchase AND o.cloud = n.cloud AND o.region = n.region
-  AND coalesce(r.effective_nano, r.list_nano) IS NOT NULL
-ORDER BY (o.uid = n.uid) DESC, (o.zone = n.zone) DESC, r.version DESC, r.node_uid LIMIT 1`
-
 func scanCluster(row pgx.CollectableRow) (c Cluster, err error) {
 	var limits []byte
-	var skew, priced int64
-	var cost *int64
+	var skew int64
 	err = row.Scan(&c.ID, &c.Name, &c.Mode, &c.Frozen, &c.CreatedAt, &c.AgentVersion, &c.KubernetesVersion, &c.Capabilities, &limits,
 		&c.SimulatedClock, &c.ClockSpeed, &skew, &c.LastSeenAt, &c.DataAt, &c.Generation, &c.AppliedGeneration,
-		&c.Workloads, &c.Nodes, &c.GPUs, &priced, &cost, &c.Currency)
+		&c.Workloads, &c.Nodes, &c.GPUs, &c.Currency)
 	if err != nil {
 		return c, err
 	}
 	c.CreatedAt, c.LastSeenAt, c.DataAt = c.CreatedAt.UTC(), utc(c.LastSeenAt), utc(c.DataAt)
 	c.Skew = time.Duration(skew) * time.Millisecond
-	c.UnpricedNodes = c.Nodes - int(priced)
-	if cost != nil {
-		m := fleet.Money(*cost)
-		c.Cost = &m
-	}
 	if err := json.Unmarshal(limits, &c.Limits); err != nil {
 		return c, fmt.Errorf("agent limits of cluster %s: %w", c.ID, err)
 	}

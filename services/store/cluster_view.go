@@ -17,7 +17,7 @@ type NodeView struct {
 	CPUAllocated int64        // milli-cores requested by the pods on it
 	MemAllocated int64        // MiB
 	GPUAllocated int64        // thousandths of a GPU
-	Cost         *fleet.Money // per hour; nil: nobody knows
+	Cost         *fleet.Money // per hour, set by PriceNodes; nil: nobody knows
 	Currency     string
 }
 
@@ -25,14 +25,13 @@ type NodeView struct {
 func LiveNodes(ctx context.Context, tx *Tx, cluster fleet.ClusterID, after string, limit int) ([]NodeView, error) {
 	rows, err := tx.pgx.Query(ctx, `
 SELECT n.uid, n.name, n.pool, n.cloud, n.region, n.zone, n.instance_type, n.purchase, n.phase, n.cpu_milli, n.mem_mib, n.gpu_model, n.gpu_count,
-  n.gpu_memory_mib, n.started_at, n.ready_at, d.pods, d.cpu, d.mem, d.gpu, p.nano, t.currency
+  n.gpu_memory_mib, n.started_at, n.ready_at, d.pods, d.cpu, d.mem, d.gpu, t.currency
 FROM node n
 JOIN tenant t ON t.tenant_id = n.tenant_id
 CROSS JOIN LATERAL (
   SELECT count(*) AS pods, coalesce(sum(d.cpu_milli), 0)::bigint AS cpu, coalesce(sum(d.mem_mib), 0)::bigint AS mem, coalesce(sum(d.gpu_milli), 0)::bigint AS gpu
   FROM pod d WHERE d.tenant_id = n.tenant_id AND d.cluster_id = n.cluster_id AND d.node = n.name AND d.ended_at IS NULL AND d.phase NOT IN ('ended', 'failed')
 ) d
-LEFT JOIN LATERAL (`+nodePriceQuery+`) p ON true
 WHERE n.tenant_id = @tenant AND n.cluster_id = @cluster AND n.ended_at IS NULL AND n.name > @after
 ORDER BY n.name, n.uid LIMIT @limit`, pgx.NamedArgs{"tenant": tx.Tenant, "cluster": cluster, "after": after, "limit": limit})
 	if err != nil {
@@ -40,18 +39,13 @@ ORDER BY n.name, n.uid LIMIT @limit`, pgx.NamedArgs{"tenant": tx.Tenant, "cluste
 	}
 	nodes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (v NodeView, err error) {
 		var ready *time.Time
-		var cost *int64
 		n := &v.Node
 		err = row.Scan(&n.UID, &n.Name, &n.Pool, &n.Offering.Cloud, &n.Offering.Region, &n.Offering.Zone, &n.Offering.InstanceType,
 			&n.Offering.Purchase, &n.Phase, &n.CPUMilli, &n.MemMiB, &n.GPUModel, &n.GPUCount, &n.GPUMemoryMiB, &n.StartedAt, &ready,
-			&v.Pods, &v.CPUAllocated, &v.MemAllocated, &v.GPUAllocated, &cost, &v.Currency)
+			&v.Pods, &v.CPUAllocated, &v.MemAllocated, &v.GPUAllocated, &v.Currency)
 		n.StartedAt = n.StartedAt.UTC()
 		if ready != nil {
 			n.ReadyAt = ready.UTC()
-		}
-		if cost != nil {
-			m := fleet.Money(*cost)
-			v.Cost = &m
 		}
 		return v, err
 	})

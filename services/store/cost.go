@@ -30,6 +30,7 @@ type NodePrice struct {
 	List, Effective *fleet.Money
 	Currency        string
 	Source          string
+	AsOf            time.Time // since when the price held; zero: unknown
 }
 
 // SaveCosting keeps the costing of some hours of a cluster in one go: transfers and frozen prices of closed hours (appended once, the
@@ -91,6 +92,7 @@ func queueNodePrices(batch *pgx.Batch, tx *Tx, cluster fleet.ClusterID, hours []
 	var version columns[int32]
 	var node, currency, source columns[string]
 	var list, effective columns[*int64]
+	var asOf columns[*time.Time]
 	for _, h := range hours {
 		if h.Version == 0 {
 			continue
@@ -103,15 +105,17 @@ func queueNodePrices(batch *pgx.Batch, tx *Tx, cluster fleet.ClusterID, hours []
 			source.add(p.Source)
 			list.add((*int64)(p.List))
 			effective.add((*int64)(p.Effective))
+			asOf.add(orNull(p.AsOf))
 		}
 	}
 	if len(at) == 0 {
 		return
 	}
 	batch.Queue(`
-INSERT INTO node_price (tenant_id, cluster_id, node_uid, hour, version, list_nano, effective_nano, currency, source)
-SELECT $1::uuid, $2::uuid, * FROM unnest($3::text[], $4::timestamptz[], $5::int[], $6::bigint[], $7::bigint[], $8::text[], $9::text[])
-ON CONFLICT DO NOTHING`, tx.Tenant, cluster, []string(node), []time.Time(at), []int32(version), []*int64(list), []*int64(effective), []string(currency), []string(source))
+INSERT INTO node_price (tenant_id, cluster_id, node_uid, hour, version, list_nano, effective_nano, currency, source, as_of)
+SELECT $1::uuid, $2::uuid, * FROM unnest($3::text[], $4::timestamptz[], $5::int[], $6::bigint[], $7::bigint[], $8::text[], $9::text[], $10::timestamptz[])
+ON CONFLICT DO NOTHING`, tx.Tenant, cluster, []string(node), []time.Time(at), []int32(version), []*int64(list), []*int64(effective), []string(currency), []string(source),
+		[]*time.Time(asOf))
 }
 
 func queueTransfers(batch *pgx.Batch, tx *Tx, cluster fleet.ClusterID, hours []CostedHour) {

@@ -61,6 +61,7 @@ type CostedNode struct {
 type FrozenPrice struct {
 	List, Effective *fleet.Money
 	Source          string
+	AsOf            time.Time
 }
 
 // HourKey names a node's hour.
@@ -105,7 +106,7 @@ SELECT r.at, r.workload_id::text, r.cpu_cores, r.memory_mib, coalesce(r.gpu_sm_a
 FROM workload w JOIN rollup_1h r ON r.tenant_id = w.tenant_id AND r.workload_id = w.id AND r.at >= $3 AND r.at < $4
 WHERE w.tenant_id = $1 AND w.cluster_id = $2`, tx.Tenant, cluster, from, to).Query(in.readUsage)
 	batch.Queue(`
-SELECT DISTINCT ON (hour, node_uid) hour, node_uid, list_nano, effective_nano, source FROM node_price
+SELECT DISTINCT ON (hour, node_uid) hour, node_uid, list_nano, effective_nano, source, as_of FROM node_price
 WHERE tenant_id = $1 AND cluster_id = $2 AND hour >= $3 AND hour < $4 ORDER BY hour, node_uid, version DESC`,
 		tx.Tenant, cluster, from, to).Query(in.readFrozen)
 	batch.Queue(`SELECT hour, state, version, content_hash FROM cost_hour WHERE tenant_id = $1 AND cluster_id = $2 AND hour >= $3 AND hour < $4`,
@@ -171,10 +172,11 @@ func (in *CostInput) readFrozen(rows pgx.Rows) error {
 	for rows.Next() {
 		var key HourKey
 		var p FrozenPrice
-		if err := rows.Scan(&key.Hour, &key.Node, &p.List, &p.Effective, &p.Source); err != nil {
+		var asOf *time.Time
+		if err := rows.Scan(&key.Hour, &key.Node, &p.List, &p.Effective, &p.Source, &asOf); err != nil {
 			return err
 		}
-		key.Hour = key.Hour.UTC()
+		key.Hour, p.AsOf = key.Hour.UTC(), orZero(asOf)
 		in.Frozen[key] = p
 	}
 	return rows.Err()

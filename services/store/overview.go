@@ -50,6 +50,7 @@ type LateWorkload struct {
 // AutomatedWorkload is a workload with a policy and what it cost this month.
 type AutomatedWorkload struct {
 	ID       fleet.WorkloadID
+	Cluster  fleet.ClusterID
 	Document string
 	CPUMilli int64
 	MemMiB   int64
@@ -87,7 +88,7 @@ func LoadOverview(ctx context.Context, tx *Tx, now time.Time) (Overview, error) 
 	queueOverviewService(b, tx, &o)
 	queueOverviewCounts(b, tx, &o)
 	b.Queue(`
-SELECT w.id::text, p.document, w.cpu_milli, w.mem_mib, w.gpu_milli, coalesce(c.amount, 0)::bigint,
+SELECT w.id::text, w.cluster_id::text, p.document, w.cpu_milli, w.mem_mib, w.gpu_milli, coalesce(c.amount, 0)::bigint,
   greatest(least(extract(epoch FROM $3 - greatest(w.first_seen, $2)), coalesce(c.days, 0) * 86400), 0)::bigint
 FROM workload w
 JOIN LATERAL (SELECT document FROM policy p WHERE p.tenant_id = w.tenant_id AND p.workload_id = w.id ORDER BY version DESC LIMIT 1) p ON true

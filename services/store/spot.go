@@ -136,10 +136,7 @@ WHERE p.cloud = $1 AND p.region = $2 AND p.zone = $3 AND p.instance_type = $4 AN
 }
 
 // SpotSeries is the history of one pool over a window.
-type SpotSeries struct {
-	State   market.SpotState    // the newest, whatever the window
-	Changes []market.SpotChange // sorted; the first is the one in force when the window begins, where one was
-}
+type SpotSeries = market.SpotLine
 
 // SpotHistory gives the changes of the pools that match within [from, to), sorted by pool. Pools without any are left out.
 func SpotHistory(ctx context.Context, tx *Tx, f SpotFilter, from, to time.Time) ([]SpotSeries, error) {

@@ -116,7 +116,7 @@ func (c demoConfig) withDefaults() demoConfig {
 		c.now = time.Now
 	}
 	if c.store == nil {
-		c.store = pgDemoStore{c.DB, c.Tenant, c.Cluster}
+		c.store = pgDemoStore{c.DB, c.Tenant, c.Cluster, c.Prices}
 	}
 	return c
 }

@@ -69,7 +69,7 @@ func (h *history) run(ctx context.Context, until time.Time) error {
 		return err
 	}
 	h.loop = &replay.Loop{World: h.world, Tenant: h.cfg.Tenant, Cluster: h.cfg.Cluster, Mode: in.Input.Snapshot.Mode, IDs: map[string]fleet.WorkloadID{},
-		Policies: in.Input.Policies, Memory: in.Input.Memory, ReplicaHour: demoPrices(h.cfg.Prices, in)}
+		Policies: in.Input.Policies, Memory: in.Input.Memory, ReplicaHour: demoPrices(in)}
 	for _, w := range in.Input.Snapshot.Workloads {
 		h.loop.IDs[w.Workload.Key] = w.Workload.ID
 	}

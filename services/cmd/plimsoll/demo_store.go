@@ -17,7 +17,7 @@ type demoStore interface {
 	DataAt(ctx context.Context) (time.Time, error)
 	// Bind saves the given policies (by workload key) where a workload has none yet.
 	Bind(ctx context.Context, documents map[string]string) error
-	// Load reads what a decision is made from: ids, policies, memory, mode and the machines under the replicas.
+	// Load reads what a decision is made from: ids, policies, memory, mode, and what replicas cost.
 	Load(ctx context.Context) (*store.PlanInput, error)
 	// SaveHistory stores plans in the order in which they were made, as the next generations.
 	SaveHistory(ctx context.Context, made []replayedPlan) error
@@ -36,6 +36,7 @@ type pgDemoStore struct {
 	db      *store.DB
 	tenant  fleet.TenantID
 	cluster fleet.ClusterID
+	prices  *market.PriceBook
 }
 
 func (s pgDemoStore) DataAt(ctx context.Context) (at time.Time, err error) {
@@ -79,7 +80,10 @@ func (s pgDemoStore) Load(ctx context.Context) (in *store.PlanInput, err error) 
 		if in, err = store.LoadPlanInput(ctx, tx, s.cluster); err == nil && in == nil {
 			err = fleet.Errorf(fleet.CodeNotFound, "the demo cluster has not reported yet")
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return store.PricePlan(ctx, tx, s.prices, in)
 	})
 	return in, err
 }
@@ -109,13 +113,11 @@ func (s pgDemoStore) SaveMemory(ctx context.Context, memory map[fleet.WorkloadID
 	return s.db.Tenant(ctx, s.tenant, func(tx *store.Tx) error { return store.SaveMemory(ctx, tx, memory) })
 }
 
-// demoPrices prices a replica by the machine that it ran on when the history began.
-func demoPrices(prices *market.PriceBook, in *store.PlanInput) func(fleet.WorkloadState) *fleet.Money {
+// demoPrices prices a replica as the planner does, at the moment when the history began.
+func demoPrices(in *store.PlanInput) func(fleet.WorkloadState) *fleet.Money {
 	known := map[fleet.WorkloadID]*fleet.Money{}
 	for _, w := range in.Input.Snapshot.Workloads {
-		if host, ok := in.Hosts[w.Workload.ID]; ok {
-			known[w.Workload.ID] = prices.ReplicaOn(host.Offering, host.Machine, w.Workload.CPUMilli, w.Workload.MemMiB, w.Workload.GPUMilli)
-		}
+		known[w.Workload.ID] = w.ReplicaHour
 	}
 	return func(st fleet.WorkloadState) *fleet.Money { return known[st.Workload.ID] }
 }

@@ -681,6 +681,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/exports/focus": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Costs as FOCUS 1.2 with the split columns of 1.3
+         * @description One row per machine, hour and who bears it, from the closed hours of the ledger. EffectiveCost adds up to the ledger to the last nano-unit. Headers say what the export holds: Plimsoll-Ledger-Total, Plimsoll-Closed-Hours, Plimsoll-Open-Hours (not exported yet) and Plimsoll-Unpriced-Node-Seconds (without a price, so without a row).
+         */
+        get: operations["export-focus"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/me": {
         parameters: {
             query?: never;
@@ -1463,7 +1483,7 @@ export interface components {
              * @description 1: real time
              */
             clock_speed: number;
-            /** @description What the live nodes with a known price cost per hour; null: no price is known */
+            /** @description What the live nodes with a known price cost per hour now, with what commitments cover at its amortised price; null: no price is known */
             cost_hour: components["schemas"]["Money"];
             /** Format: date-time */
             created_at: string;
@@ -2297,7 +2317,7 @@ export interface components {
         };
         Node: {
             cloud: string;
-            /** @description null: nobody knows the price */
+            /** @description what it costs now, with what commitments cover at its amortised price; null: nobody knows */
             cost_hour: components["schemas"]["Money"];
             /** Format: int64 */
             cpu_milli: number;
@@ -3159,7 +3179,7 @@ export interface components {
             class: "gold" | "standard" | "economy";
             cluster_id: string;
             cluster_name: string;
-            /** @description of all replicas asked for, at the effective price of the machine most of them run on; null when unknown */
+            /** @description of all replicas asked for, at what machines like the one most of them run on cost now, with what commitments cover at its amortised price; null when unknown */
             cost_hour: components["schemas"]["Money"];
             /**
              * Format: int64
@@ -3201,6 +3221,8 @@ export interface components {
             preflight: string[] | null;
             /** Format: int64 */
             ready: number;
+            /** @description what one more replica costs per hour on top of what is paid already, as the planner reckons; null when unknown */
+            replica_hour: components["schemas"]["Money"];
             /**
              * Format: int64
              * @description asked for
@@ -6474,6 +6496,70 @@ export interface operations {
             };
             /** @description Not Found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "export-focus": {
+        parameters: {
+            query: {
+                /** @description a whole hour, UTC */
+                from: string;
+                /** @description exclusive; a whole hour, UTC */
+                to: string;
+                /** @description default: all clusters, and what is unused of commitments */
+                cluster?: string;
+                format?: "csv";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The export */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": string;
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
