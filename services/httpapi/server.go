@@ -127,6 +127,7 @@ func New(cfg Config, deps Deps) *Server {
 	s.router.Group(func(r chi.Router) {
 		r.Use(s.crossOrigin(), s.session.load, s.identify, s.limit())
 		r.Get("/api/v1/events", s.events)
+		s.mountOpenCost(r)
 		s.api = humachi.New(r, apiConfig(cfg.Version))
 		s.register()
 	})
