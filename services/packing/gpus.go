@@ -42,10 +42,63 @@ func (s *slots) fit(p *problem, items []item, gpus int32) int {
 			asks[j], asks[j-1] = asks[j-1], asks[j]
 		}
 	}
+	if k == 0 {
+		return gpusFit
+	}
+	single := true
+	for _, a := range asks[:k] {
+		single = single && a.gpus == 1
+	}
 	for g := range gpus {
 		s.free[g] = 1000
 	}
-	s.steps = 400
+	fits := true
+first: // first fit, largest first, settles nearly all
+	for _, a := range asks[:k] {
+		for range a.n {
+			got := int32(0)
+			for g := int32(0); g < gpus && got < a.gpus; g++ {
+				if s.free[g] >= a.milli {
+					s.free[g] -= a.milli
+					got++
+				}
+			}
+			if got < a.gpus {
+				fits = false
+				break first
+			}
+		}
+	}
+	if fits {
+		return gpusFit
+	}
+	if single { // what cannot share a GPU needs one each, and what is left over must take the rest
+		for c := range asks[:k] {
+			alone, half, small, room := int32(0), int32(0), int32(0), int32(0)
+			for _, a := range asks[:c+1] {
+				switch {
+				case a.milli > 500 && a.milli > 1000-asks[c].milli:
+					alone += a.n
+				case a.milli > 500:
+					half += a.n
+					room += a.n * (1000 - a.milli)
+				default:
+					small += a.n * a.milli
+				}
+			}
+			need := alone + half
+			if small > room {
+				need += (small - room + 999) / 1000
+			}
+			if need > gpus {
+				return gpusDoNot
+			}
+		}
+	}
+	for g := range gpus {
+		s.free[g] = 1000
+	}
+	s.steps = 120
 	var place func(i int, left int32) int
 	place = func(i int, left int32) int {
 		for i < k && left == 0 {
@@ -89,9 +142,6 @@ func (s *slots) fit(p *problem, items []item, gpus int32) int {
 				return gpusUnknown
 			}
 		}
-	}
-	if k == 0 {
-		return gpusFit
 	}
 	return place(0, asks[0].n)
 }

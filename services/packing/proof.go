@@ -40,8 +40,8 @@ func (pr *proof) bound(pods []int64) fleet.Money {
 }
 
 // certify turns the linear program's duals into a proof. It also hands every pattern it finds that is worth more than its offering
-// costs to found. steps bounds the search per offering; a search that is cut lowers the bound, never its truth.
-func (k *pricer) certify(duals []float64, steps int, found func(j int, items []item)) proof {
+// costs to found. limit bounds the search per offering; a search that is cut lowers the bound, never its truth.
+func (k *pricer) certify(duals []float64, limit func(j int) int, found func(j int, items []item)) proof {
 	p := k.p
 	pr := newProof(p)
 	for i := range p.shapes {
@@ -58,6 +58,7 @@ func (k *pricer) certify(duals []float64, steps int, found func(j int, items []i
 	num, den := int64(1), int64(1)      // the least price over worth
 	for j := range p.offs {
 		o := &p.offs[j]
+		steps := limit(j)
 		v, items, top := k.best(j, float64(o.price), min(steps, splitAfter))
 		if k.steps < 0 && steps > splitAfter { // long to search: a thousandth is not worth it
 			v, items, top = k.best(j, float64(o.price)*1.001, steps)

@@ -8,8 +8,7 @@ import (
 	"plimsoll.dev/services/fleet"
 )
 
-// Dimensions of a size. GPUs are counted in thousandths; heavy counts GPUs of which a pod takes more than half, since two such
-// never share one.
+// Dimensions of a size. GPUs are counted in thousandths, twice where machines share them: see fractions.
 const (
 	dimCPU = iota
 	dimMem
@@ -87,7 +86,60 @@ func newProblem(pods []Pod, given []Offering, opts Options) *problem {
 	p.usable(wants)
 	p.dropUnfit()
 	p.classify(wants)
+	if shares {
+		p.fractions()
+	}
 	return p
+}
+
+// fractions weighs the fractions of GPUs for the bounds. That the thousandths on a machine add up is not enough: two pods of 600 do not
+// share a GPU, and nothing may be small enough to use what a pod of 810 leaves. So the first GPU dimension counts for a pod above half a
+// GPU also what no pod of the input can use beside it, and the second counts a pod above 1000-a as a whole GPU and one below a as nothing,
+// which holds for every packing (a dual feasible function); a is where the input's pods need the most GPUs by that count.
+func (p *problem) fractions() {
+	var reach [1001]int32 // the most that pods can fill of so many thousandths
+	for room := int32(1); room <= 1000; room++ {
+		for i := range p.shapes {
+			if s := &p.shapes[i]; s.gpus > 0 && s.milli <= room {
+				reach[room] = max(reach[room], s.milli+reach[room-s.milli])
+			}
+		}
+	}
+	count := func(milli, a int32) int32 {
+		switch {
+		case milli > 1000-a:
+			return 1000
+		case milli < a:
+			return 0
+		}
+		return milli
+	}
+	best, most := int32(500), int64(-1)
+	for i := range p.shapes {
+		a := p.shapes[i].milli
+		if p.shapes[i].gpus == 0 || a > 500 {
+			continue
+		}
+		sum := int64(0)
+		for k := range p.shapes {
+			if s := &p.shapes[k]; s.milli < 1000 {
+				sum += s.count * int64(s.gpus*count(s.milli, a))
+			}
+		}
+		if sum > most {
+			best, most = a, sum
+		}
+	}
+	for i := range p.shapes {
+		s := &p.shapes[i]
+		if s.gpus == 0 {
+			continue
+		}
+		if s.milli > 500 {
+			s.need[1][dimGPU] = s.gpus * (1000 - reach[1000-s.milli])
+		}
+		s.need[1][dimHeavy] = s.gpus * count(s.milli, best)
+	}
 }
 
 // group makes shapes and returns one pod per distinct set of wants.
@@ -131,9 +183,6 @@ func shapeOf(q *Pod, milli int64, want int) shape {
 	whole := vec{int32(q.CPUMilli), int32(q.MemMiB), s.gpus * 1000, 1, 0} //nolint:gosec // bounded by validate
 	s.need[0], s.need[1] = whole, whole
 	s.need[1][dimGPU] = s.gpus * s.milli
-	if milli > 500 {
-		s.need[1][dimHeavy] = s.gpus
-	}
 	return s
 }
 
@@ -193,7 +242,7 @@ func (p *problem) usable(wants []*Pod) {
 		}
 		gpus := int32(o.GPUCount) //nolint:gosec // bounded by validate
 		f := offer{index: i, price: *o.Price, cost: o.Price.Float(), gpus: gpus, stock: -1,
-			cap: vec{int32(o.CPUMilli), int32(o.MemMiB), gpus * 1000, int32(o.MaxPods), gpus}} //nolint:gosec // bounded by validate
+			cap: vec{int32(o.CPUMilli), int32(o.MemMiB), gpus * 1000, int32(o.MaxPods), gpus * 1000}} //nolint:gosec // bounded by validate
 		if o.Stock != nil {
 			f.stock = *o.Stock
 		}

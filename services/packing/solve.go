@@ -255,7 +255,7 @@ func (s *solver) generate(lp *master, r *rows) {
 				_, items, _ := s.pr.best(j, target*(1+least), steps[j])
 				idle[j]++
 				if items == nil {
-					if s.pr.steps < 0 && steps[j] < maxSteps && smooth == 0 {
+					if s.pr.steps < 0 && steps[j] < s.most(maxSteps, j) && smooth == 0 {
 						cut = true
 						steps[j] *= 6
 					}
@@ -272,7 +272,11 @@ func (s *solver) generate(lp *master, r *rows) {
 				}
 			}
 		}
-		s.stats.Rounds++
+		if s.stats.Rounds++; s.stats.Rounds%25 == 0 && s.p.opts.Stop != nil { // a deadline may come: a better packing by what is known now
+			bins, short := s.greedy(full, demand, 60)
+			s.offer(bins, short)
+			s.addBins(lp, r, bins)
+		}
 		if added == 0 {
 			if smooth > 0 {
 				smooth = 0
@@ -323,7 +327,7 @@ func (s *solver) prove(lp *master, r *rows, full []float64) {
 }
 
 func (s *solver) certifyAt(full []float64, lp *master, r *rows) {
-	pr := s.pr.certify(full, certSteps, func(j int, items []item) {
+	pr := s.pr.certify(full, func(j int) int { return s.most(certSteps, j) }, func(j int, items []item) {
 		if c, ok := s.column(j, items, r); ok {
 			lp.add(c)
 			s.keep(j, items)
@@ -335,6 +339,14 @@ func (s *solver) certifyAt(full []float64, lp *master, r *rows) {
 	if s.proofValue() < was {
 		s.proof = old
 	}
+}
+
+// most is the limit of steps for an offering: steps that also place fractions on GPUs take ten times as long.
+func (s *solver) most(steps, j int) int {
+	if s.p.offs[j].share == 1 {
+		return steps / 10
+	}
+	return steps
 }
 
 func (s *solver) proofValue() float64 {
