@@ -25,7 +25,7 @@ export type WireCluster = Maybe<Schemas["Cluster"], "cost_hour">;
 export type WireNode = Maybe<Schemas["Node"], "cost_hour">;
 export type WireClusterEvent = Schemas["ClusterEvent"];
 export type WireEnrolment = Schemas["EnrolmentOutputBody"];
-export type WireWorkload = Omit<Maybe<Schemas["Workload"], "cost_hour">, "last_decision"> & {
+export type WireWorkload = Omit<Maybe<Schemas["Workload"], "cost_hour" | "replica_hour">, "last_decision"> & {
   last_decision: Schemas["LastDecision"] | null;
 };
 export type WireSignal = Schemas["SignalNow"];
@@ -95,3 +95,8 @@ export type WirePriceExplained = Omit<
   contracted: WireKnownPrice;
   spot: WireKnownPrice;
 };
+
+export type WireCloudAccount = Schemas["CloudAccount"];
+export type WireCloudAccountInput = Schemas["NewCloudAccountBody"];
+export type WireCloudChecks = Schemas["CloudChecks"];
+export type WirePriceSource = Schemas["PriceSource"];

@@ -142,6 +142,7 @@ export function aWorkload(n: number, over: Partial<WireWorkload> = {}): WireWork
       state: "applied",
     },
     cost_hour: money("49.1589"),
+    replica_hour: money("5.4621"),
     preflight: [],
     writers: [],
     data_at: NOW.toISOString(),
