@@ -75,6 +75,7 @@ async function pagesOf(page) {
     ["commitments", "/commitments?window=d7", ["main h1"]],
     ["commitments-list", "/commitments?tab=list", ["main h1"]],
     ["commitments-expiries", "/commitments?tab=expiries", ["main h1"]],
+    ["cloud-accounts", "/cloud-accounts", ["main h1"]],
     ["commitments-advice", "/commitments?tab=advice", ["[data-advice]"]],
     ["webhooks", "/webhooks", ["main h1"]],
     ["alerts", "/alerts?show=all", ["main h1"]],

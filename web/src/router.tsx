@@ -132,6 +132,11 @@ const catalogueRoute = createRoute({
   validateSearch: search.catalogue,
   component: lazyRouteComponent(() => import("./routes/catalogue"), "CataloguePage"),
 });
+const accountsRoute = createRoute({
+  getParentRoute: parent,
+  path: "/cloud-accounts",
+  component: lazyRouteComponent(() => import("./routes/cloud-accounts"), "CloudAccountsPage"),
+});
 const settingsRoute = createRoute({
   getParentRoute: parent,
   path: "/settings",
@@ -158,6 +163,7 @@ const routeTree = rootRoute.addChildren([
     availabilityRoute,
     commitmentsRoute,
     catalogueRoute,
+    accountsRoute,
     settingsRoute,
   ]),
 ]);

@@ -201,14 +201,13 @@ export function SupplyTable({
       header: t("market.supply.offering"),
       sort: (s) => s.key,
       render: (s) => (
-        <OfferingName type={s.instanceType} cloud={s.cloud} place={s.zone || s.region} onClick={() => onOpen(s)} />
+        <OfferingName
+          type={s.instanceType}
+          cloud={s.cloud}
+          place={`${s.zone || s.region} · ${t(`purchase.${s.purchase}`)}`}
+          onClick={() => onOpen(s)}
+        />
       ),
-    },
-    {
-      key: "purchase",
-      header: t("nodes.purchase"),
-      sort: (s) => s.purchase,
-      render: (s) => <PurchaseBadge purchase={s.purchase} />,
     },
     {
       key: "hour",

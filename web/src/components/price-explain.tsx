@@ -80,7 +80,7 @@ function PartRow({ part }: { part: PricePart }) {
               {left.join(" · ")}
             </Text>
           )}
-          <Source source={part.source} at={part.asOf} stale={part.stale} />
+          {(part.source || part.asOf) && <Source source={part.source} at={part.asOf} stale={part.stale} />}
         </Stack>
       </Table.Td>
       <Table.Td w={110}>

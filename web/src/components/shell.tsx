@@ -21,6 +21,7 @@ import {
   IconChartAreaLine,
   IconChartLine,
   IconChecklist,
+  IconCloud,
   IconContract,
   IconDeviceDesktop,
   IconGridDots,
@@ -79,6 +80,7 @@ const SECTIONS = [
     links: [
       { to: "/alerts", label: "alerts", icon: IconBell },
       { to: "/webhooks", label: "webhooks", icon: IconWebhook },
+      { to: "/cloud-accounts", label: "accounts", icon: IconCloud },
       { to: "/settings", label: "settings", icon: IconSettings },
     ],
   },

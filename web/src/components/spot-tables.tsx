@@ -66,14 +66,14 @@ export function StatsTable({ rows, onPick }: { rows: readonly SpotStats[]; onPic
     },
     {
       key: "changes",
-      header: t("market.changes"),
+      header: t("market.changesShort"),
       align: "right",
       sort: (s) => s.changesPerDay,
       render: (s) => f.number(s.changesPerDay),
     },
     {
       key: "jump",
-      header: <Headed text={t("market.jump")} hint={t("market.jumpHint")} />,
+      header: <Headed text={t("market.jumpShort")} hint={t("market.jumpHint")} />,
       align: "right",
       sort: (s) => s.jumpProbability,
       render: (s) => ratio(s.jumpProbability),

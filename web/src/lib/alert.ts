@@ -13,6 +13,7 @@ export const ALERT_KINDS = [
   "clock_skew",
   "scale_failed",
   "price_quarantined",
+  "cloud_account_failing",
 ] as const;
 
 /** An alert's kind in words; one that this page does not know keeps its own name. */

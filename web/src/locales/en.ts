@@ -18,6 +18,7 @@ export const en = {
     availability: "Availability",
     commitments: "Commitments",
     webhooks: "Webhooks",
+    accounts: "Cloud accounts",
     alerts: "Alerts",
     settings: "Settings",
   },
@@ -709,6 +710,7 @@ export const en = {
       clock_skew: "Clock skew",
       scale_failed: "Scaling failed",
       price_quarantined: "Price not believed",
+      cloud_account_failing: "Cloud account cannot be read",
     },
   },
   settings: {

@@ -18,6 +18,7 @@ export const zh: typeof en = {
     availability: "可用性",
     commitments: "承诺",
     webhooks: "Webhook",
+    accounts: "云账户",
     alerts: "告警",
     settings: "设置",
   },
@@ -682,6 +683,7 @@ export const zh: typeof en = {
       clock_skew: "时钟偏差",
       scale_failed: "扩缩失败",
       price_quarantined: "价格不可信",
+      cloud_account_failing: "无法读取云账户",
     },
   },
   settings: {

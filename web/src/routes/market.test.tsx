@@ -26,6 +26,12 @@ describe.each([
   ["/commitments?tab=list", "Commitments", "承诺", ["sp-compute", "$2.50/h|$2.50/小时"]],
   ["/commitments?tab=expiries", "Commitments", "承诺", ["20 Dec 2026|2026年12月20日", "Dec 2026|2026年12月"]],
   ["/commitments?tab=advice", "Commitments", "承诺", ["Reserve 2 more|再预留 2 台", "No. 3|第 3 台"]],
+  [
+    "/cloud-accounts",
+    "Cloud accounts",
+    "云账户",
+    ["Production", "4 failures in a row|连续失败 4 次", "aws GetProducts"],
+  ],
   ["/catalogue", "Catalogue", "机型目录", ["p4de.24xlarge", "$3.43"]],
   ["/catalogue?open=aws/us-east-1/p5.48xlarge", "Catalogue", "机型目录", ["$22.02/h|$22.02/小时", "List price|目录价"]],
 ] as const)("%s", (path, english, chinese, contents) => {
@@ -267,5 +273,101 @@ describe("catalogue", () => {
     fake.overrides.clear();
     fireEvent.click(screen.getByRole("button", { name: "Try again" }));
     await find("p5.48xlarge");
+  });
+});
+
+describe("cloud accounts", () => {
+  const form = async (cloud?: string) => {
+    fireEvent.click((await screen.findAllByRole("button", { name: "Add account" }, SLOW))[0] as HTMLElement);
+    const dialog = await screen.findByRole("dialog", { name: "Add account" }, SLOW);
+    if (cloud) fireEvent.click(within(dialog).getByRole("radio", { name: cloud }));
+    return {
+      dialog,
+      fill: (label: string, value: string) =>
+        fireEvent.change(within(dialog).getByLabelText(label), { target: { value } }),
+      create: () => fireEvent.click(within(dialog).getByRole("button", { name: "Create" })),
+    };
+  };
+
+  test("an AWS role is checked, added, and its external id shown", async () => {
+    const { fake } = await renderAt("/cloud-accounts");
+    const { fill, create } = await form();
+    fill("Name", "Staging");
+    fill("Regions", "us-east-1, us-east-1");
+    fill("ARN of the role", "arn:aws:iam::1:user/x");
+    create();
+    await find("Name 1 to 40 regions, each once.");
+    await find(/^Give a role's ARN/);
+    fill("Regions", "us-east-1, eu-west-1");
+    fill("ARN of the role", "arn:aws:iam::123456789012:role/plimsoll");
+    create();
+    await screen.findByRole("dialog", { name: "External id of Staging" }, SLOW);
+    expect(fake.calls.find((c) => c.method === "POST" && c.path === "/cloud-accounts")?.body).toEqual({
+      name: "Staging",
+      cloud: "aws",
+      regions: ["us-east-1", "eu-west-1"],
+      aws: { role_arn: "arn:aws:iam::123456789012:role/plimsoll" },
+    });
+  });
+
+  test("Azure's application goes without a secret when none is given", async () => {
+    const { fake } = await renderAt("/cloud-accounts");
+    const { fill, create } = await form("Azure");
+    const id = "00000021-0000-4000-8000-00000000000a";
+    fill("Name", "Research 2");
+    fill("Regions", "eastus");
+    fill("Directory (tenant) id", id);
+    fill("Application (client) id", "no uuid");
+    fill("Subscription id", id);
+    create();
+    await find("Give the id as a UUID.");
+    fill("Application (client) id", id);
+    create();
+    await find("Research 2");
+    expect(fake.calls.find((c) => c.method === "POST" && c.path === "/cloud-accounts")?.body).toEqual({
+      name: "Research 2",
+      cloud: "azure",
+      regions: ["eastus"],
+      azure: { directory_id: id, client_id: id, subscription_id: id },
+    });
+  });
+
+  test("Google wants a key or a service account, not both", async () => {
+    await renderAt("/cloud-accounts");
+    const { fill, create } = await form("Google Cloud");
+    fill("Name", "Lab");
+    fill("Regions", "us-central1");
+    fill("Project id", "lab-project-1");
+    create();
+    await find("Give a key, or the name of a service account, not both.");
+    fill("Service account", "reader@lab-project-1.iam.gserviceaccount.com");
+    create();
+    await find("Lab");
+  });
+
+  test("validation names what is missing", async () => {
+    await renderAt("/cloud-accounts");
+    fireEvent.click((await screen.findAllByRole("button", { name: "Validate" }, SLOW))[0] as HTMLElement);
+    const dialog = await screen.findByRole("dialog", { name: "Validation of Production" }, SLOW);
+    expect(dialog.textContent).toContain("savingsplans:DescribeSavingsPlansAccessDenied");
+  });
+
+  test("one is deleted after a question", async () => {
+    const { fake } = await renderAt("/cloud-accounts");
+    fireEvent.click(await screen.findByRole("button", { name: "Delete Research" }, SLOW));
+    const dialog = await screen.findByRole("dialog", { name: "Delete Research?" }, SLOW);
+    fireEvent.click(within(dialog).getByRole("button", { name: "Delete" }));
+    await waitFor(() => expect(fake.market.accounts.map((a) => a.name)).toEqual(["Production"]), SLOW);
+  });
+
+  test("whoever may not manage sees no buttons, and nothing connected says so", async () => {
+    const fake = new FakeApi();
+    fake.me = { ...fake.me, role: "finance" };
+    fake.market.accounts = [];
+    fake.market.sources = [];
+    await renderAt("/cloud-accounts", { fake });
+    await find("No cloud account yet");
+    await find("No list was read yet");
+    expect(screen.queryByRole("button", { name: "Add account" })).toBeNull();
   });
 });

@@ -1,6 +1,7 @@
 // Factories of the market's wire values.
 import type {
   WireAdvice,
+  WireCloudAccount,
   WireCommitment,
   WireCommitmentUse,
   WireExpiry,
@@ -8,6 +9,7 @@ import type {
   WireMachine,
   WirePool,
   WirePriceExplained,
+  WirePriceSource,
   WireQuarantined,
   WireSpotMarket,
   WireSpotOffer,
@@ -288,6 +290,52 @@ export function anExplanation(over: Partial<WirePriceExplained> = {}): WirePrice
     contracted: { hour: null, as_of: null, stale: false },
     spot: { hour: money("30.8851"), source: "aws DescribeSpotPriceHistory", as_of: before(190), stale: false },
     running: 21,
+    ...over,
+  };
+}
+
+export function aCloudAccount(n: number, over: Partial<WireCloudAccount> = {}): WireCloudAccount {
+  return {
+    id: uuid(21, n),
+    cloud: "aws",
+    name: "Production",
+    subject: "arn:aws:iam::123456789012:role/plimsoll",
+    external_id: `plimsoll-${uuid(21, n)}`,
+    regions: ["us-east-1", "eu-west-1"],
+    state: "ok",
+    failures: 0,
+    refreshed_at: new Date(Date.now() - 1_900_000).toISOString(),
+    age_seconds: 1900,
+    stale: false,
+    next_at: new Date(Date.now() + 1_700_000).toISOString(),
+    outcome: {
+      on_demand_prices: 812,
+      on_demand_changed: 3,
+      spot_prices: 2310,
+      spot_changed: 122,
+      machines: 812,
+      commitments: 4,
+      capacity_reservations: 1,
+    },
+    created_by: "user:demo",
+    created_at: before(60 * 24 * 3),
+    ...over,
+  };
+}
+
+export function aPriceSource(over: Partial<WirePriceSource> = {}): WirePriceSource {
+  return {
+    cloud: "aws",
+    region: "us-east-1",
+    kind: "on_demand",
+    source: "aws GetProducts",
+    refreshed_at: new Date(Date.now() - 7_200_000).toISOString(),
+    age_seconds: 7200,
+    stale: false,
+    listed: 812,
+    changed: 3,
+    skipped: { "no price": 14, "other currency": 2 },
+    doubted: [{ instance_type: "p3.2xlarge", hour: "36.08", expected: "3.06" }],
     ...over,
   };
 }

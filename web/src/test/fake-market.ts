@@ -1,5 +1,7 @@
 // The market's part of the fake service.
 import type {
+  WireCloudAccount,
+  WireCloudAccountInput,
   WireCommitment,
   WireInstance,
   WireSpotMarket,
@@ -145,6 +147,34 @@ export class FakeMarket {
     }),
   ];
   explanation = market.anExplanation();
+  accounts: WireCloudAccount[] = [
+    market.aCloudAccount(1),
+    market.aCloudAccount(2, {
+      cloud: "azure",
+      name: "Research",
+      subject: "application 00000021-0000-4000-8000-00000000000a",
+      external_id: undefined,
+      regions: ["eastus"],
+      state: "failing",
+      failures: 4,
+      problem: "Reservations Reader is missing at the level of the tenant",
+      refreshed_at: null,
+      age_seconds: null,
+      stale: true,
+      outcome: {},
+    }),
+  ];
+  sources = [
+    market.aPriceSource(),
+    market.aPriceSource({
+      kind: "spot",
+      source: "aws DescribeSpotPriceHistory",
+      listed: 2310,
+      skipped: {},
+      doubted: [],
+    }),
+    market.aPriceSource({ cloud: "azure", region: "eastus", source: "azure retail prices", stale: true, doubted: [] }),
+  ];
 
   private makeSupply(): WireSupply[] {
     const zones = ["us-east-1a", "us-east-1b", "us-east-1c"];
@@ -355,6 +385,49 @@ export class FakeMarket {
         });
       },
     ],
+    ["GET", "/cloud-accounts", () => ok({ items: this.accounts })],
+    [
+      "POST",
+      "/cloud-accounts",
+      (r) => {
+        const { name, cloud, regions, aws } = r.body as WireCloudAccountInput;
+        const n = this.accounts.length + 1;
+        const made = market.aCloudAccount(n, {
+          name,
+          cloud,
+          regions,
+          subject: aws?.role_arn ?? "",
+          ...(cloud === "aws" ? {} : { external_id: undefined }),
+          state: "new",
+          refreshed_at: null,
+          outcome: {},
+        });
+        this.accounts.push(made);
+        return { status: 201, body: made };
+      },
+    ],
+    [
+      "DELETE",
+      "/cloud-accounts/{id}",
+      (_, p) => {
+        this.accounts = this.accounts.filter((a) => a.id !== p.id);
+        return ok();
+      },
+    ],
+    [
+      "POST",
+      "/cloud-accounts/{id}/validate",
+      () =>
+        ok({
+          ok: false,
+          checks: [
+            { name: "ec2:DescribeInstanceTypes", ok: true },
+            { name: "savingsplans:DescribeSavingsPlans", ok: false, problem: "AccessDenied" },
+          ],
+        }),
+    ],
+    ["POST", "/cloud-accounts/{id}/refresh", () => ({ status: 202 })],
+    ["GET", "/price-sources", () => ok({ items: this.sources })],
     ["GET", "/commitments", () => ok({ items: this.commitments })],
     ["POST", "/commitments/import", (r) => this.take(r.body)],
     [
