@@ -55,6 +55,7 @@ func Check(file io.Reader) (Report, error) {
 		}
 	}
 	var billed, listed, effect big.Rat
+	var before Row
 	for {
 		v.Row, err = in.Read()
 		if errors.Is(err, io.EOF) {
@@ -66,8 +67,12 @@ func Check(file io.Reader) (Report, error) {
 		if c.report.Rows++; c.report.Rows > maxRows {
 			return Report{}, fleet.Errorf(fleet.CodeTooLarge, "the file has more than %d rows", maxRows)
 		}
+		for col := range numCols {
+			v.same[col] = c.report.Rows > 1 && len(c.found) == 0 && v.Row[col] == before[col]
+		}
+		before = v.Row
 		for i, r := range rules {
-			if r.row != nil {
+			if r.row != nil && !(r.single && v.same[r.only]) {
 				c.note(i, in.Line(), r.row(&v))
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -82,7 +83,7 @@ func export(t interface{ Fatal(...any) }, rows []focus.Row) []byte {
 
 // month is thirty days of a small estate: GPU machines on demand, Spot machines that come and go, a machine that a plan covers in part, a
 // reservation that is left unused at night, workloads of two teams, bare pods, machines that boot and one that is over-allocated.
-func month() (rows []focus.Row, total fleet.Money) {
+var month = sync.OnceValues(func() (rows []focus.Row, total fleet.Money) {
 	prices := map[string]fleet.Money{"g0": 98_320_000_000, "g1": 98_320_000_000, "s0": 1_234_567_891, "s1": 1_111_111_111, "c0": 384_000_001}
 	plan := focus.Commitment{ID: "p", Ref: "arn:aws:savingsplans::000000000000:savingsplan/p", Kind: "aws_compute_sp", Cloud: fleet.CloudAWS, Spend: true}
 	reserved := focus.Commitment{ID: "r", Ref: "r-1", Kind: "aws_regional_ri", Cloud: fleet.CloudAWS, Region: "us-east-1"}
@@ -132,7 +133,7 @@ func month() (rows []focus.Row, total fleet.Money) {
 		}
 	}
 	return rows, total
-}
+})
 
 // The export of a month breaks no rule, and adds up to what the ledger says, to the last nano-unit.
 func TestAMonthPassesTheChecker(t *testing.T) {

@@ -13,12 +13,18 @@ type Rule struct {
 	// One of these: about the header, about each row, or about all rows together.
 	header func(has func(Col) bool, names []string) string
 	row    func(*view) string
+	only   Col // the one column that row looks at, if single is set: the same value again needs no second look
+	single bool
 	sums   func(*origin) string
 }
 
 // view is a row with what is known of its file.
 type view struct {
 	Row
+	same   [numCols]bool // the value is that of the row before, in which no rule was broken
+	split  details
+	read   string // what split was read from
+	ok     bool
 	has    [numCols]bool // columns of the file
 	custom map[string]string
 }
@@ -29,6 +35,15 @@ func (v *view) null(c Col) bool { return v.Row[c] == "" }
 // charge says whether the row is a usage or purchase that corrects nothing, of which FOCUS demands prices and quantities.
 func (v *view) charge() bool {
 	return (v.Row[ChargeCategory] == "Usage" || v.Row[ChargeCategory] == "Purchase") && v.Row[ChargeClass] != "Correction"
+}
+
+// details reads AllocatedMethodDetails once a row.
+func (v *view) details() (details, bool) {
+	if s := v.Row[AllocatedMethodDetails]; s != v.read || s == "" {
+		v.read = s
+		v.split, v.ok = readDetails(s)
+	}
+	return v.split, v.ok
 }
 
 func (v *view) unused() bool {
@@ -49,7 +64,7 @@ func columnRules() (list []Rule) {
 			source = "Plimsoll"
 		}
 		add := func(id, text string, row func(*view) string) {
-			list = append(list, Rule{ID: d.name + "." + id, Source: source, Text: d.name + " " + text, row: row})
+			list = append(list, Rule{ID: d.name + "." + id, Source: source, Text: d.name + " " + text, row: row, only: c, single: true})
 		}
 		if d.must {
 			list = append(list, Rule{ID: d.name + ".present", Source: source, Text: d.name + " is in every file", header: func(has func(Col) bool, _ []string) string {
@@ -119,7 +134,7 @@ var nameRules = []Rule{
 	}},
 	{ID: "strings.trimmed", Source: "FOCUS 1.2", Text: "text has no blanks at its ends and no control characters", row: func(v *view) string {
 		for c, s := range v.Row {
-			if s != "" && (strings.TrimSpace(s) != s || strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r == 0x7f })) {
+			if s != "" && !v.same[c] && (strings.TrimSpace(s) != s || strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r == 0x7f })) {
 				return Col(c).String() + " " + quoted(s)
 			}
 		}
@@ -127,7 +142,7 @@ var nameRules = []Rule{
 	}},
 	{ID: "nulls.no_placeholder", Source: "FOCUS 1.2", Text: "an unknown value is null, not a word for it", row: func(v *view) string {
 		for c, s := range v.Row {
-			if columns[c].kind == kindString && slices.Contains(placeholders, strings.ToLower(s)) {
+			if s != "" && !v.same[c] && columns[c].kind == kindString && slices.Contains(placeholders, strings.ToLower(s)) {
 				return Col(c).String() + " " + quoted(s)
 			}
 		}

@@ -11,7 +11,7 @@ var splitRules = []Rule{
 		if v.null(AllocatedMethodDetails) {
 			return ""
 		}
-		d, ok := readDetails(v.Row[AllocatedMethodDetails])
+		d, ok := v.details()
 		if !ok || len(d.Elements) == 0 {
 			return "no elements"
 		}
@@ -41,7 +41,7 @@ var splitRules = []Rule{
 		return ""
 	}},
 	{ID: "AllocatedMethodDetails.unit_of_quantity", Source: "FOCUS 1.3", Text: "an element with a UsageQuantity has a UsageUnit", row: func(v *view) string {
-		d, _ := readDetails(v.Row[AllocatedMethodDetails])
+		d, _ := v.details()
 		for _, e := range d.Elements {
 			if e.UsageQuantity != nil && (e.UsageUnit == nil || *e.UsageUnit == "") {
 				return "a quantity without a unit"
@@ -50,7 +50,7 @@ var splitRules = []Rule{
 		return ""
 	}},
 	{ID: "AllocatedMethodDetails.units", Source: "FOCUS 1.3", Text: "a UsageUnit is written like any unit", row: func(v *view) string {
-		d, _ := readDetails(v.Row[AllocatedMethodDetails])
+		d, _ := v.details()
 		for _, e := range d.Elements {
 			if e.UsageUnit != nil && *e.UsageUnit != "" && !unitPattern.MatchString(*e.UsageUnit) {
 				return quoted(*e.UsageUnit)
@@ -122,7 +122,7 @@ func (o *origin) add(v *view) {
 			o.sums[i].Add(&o.sums[i], n)
 		}
 	}
-	d, _ := readDetails(v.Row[AllocatedMethodDetails])
+	d, _ := v.details()
 	for _, e := range d.Elements {
 		if n := number(e.AllocatedRatio.String()); n != nil {
 			o.ratio.Add(&o.ratio, n)

@@ -16,15 +16,39 @@ type format struct {
 }
 
 var formats = map[valueKind]format{
-	kindDecimal:  {"is a decimal number without separators or units", func(s string) bool { return decimalPattern.MatchString(s) }},
+	kindDecimal:  {"is a decimal number without separators or units", isDecimal},
 	kindTime:     {"is a UTC time such as 2026-03-01T00:00:00Z", func(s string) bool { _, err := parseTime(s); return err == nil }},
 	kindObject:   {"is a JSON object", isObject},
 	kindUnit:     {"is a unit: words, optionally a time or count joined by a hyphen", func(s string) bool { return unitPattern.MatchString(s) || slices.Contains(currencies, s) }},
 	kindCurrency: {"is an ISO 4217 code", func(s string) bool { return slices.Contains(currencies, s) }},
 }
 
-// The lengths keep an exponent from naming a number that fills memory.
-var decimalPattern = regexp.MustCompile(`^-?[0-9]{1,30}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,2})?$`)
+// isDecimal bounds the lengths: an exponent must not name a number that fills memory.
+func isDecimal(s string) bool {
+	s = strings.TrimPrefix(s, "-")
+	mantissa := s
+	if at := strings.IndexAny(s, "eE"); at >= 0 {
+		exponent := s[at+1:]
+		mantissa = s[:at]
+		if exponent != "" && (exponent[0] == '+' || exponent[0] == '-') {
+			exponent = exponent[1:]
+		}
+		if !digits(exponent, 2) {
+			return false
+		}
+	}
+	whole, fraction, point := strings.Cut(mantissa, ".")
+	return digits(whole, 30) && (!point || digits(fraction, 30))
+}
+
+func digits(s string, most int) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return len(s) > 0 && len(s) <= most
+}
 
 var unitPattern = regexp.MustCompile(`^([0-9]+ )?[A-Za-z][A-Za-z0-9]*([ -][A-Z][A-Za-z0-9]*)*(/[A-Z][A-Za-z0-9]*)?$`)
 
@@ -32,7 +56,7 @@ func parseTime(s string) (time.Time, error) { return time.Parse(timeFormat, s) }
 
 // number reads a decimal; nil for null and for what is none.
 func number(s string) *big.Rat {
-	if !decimalPattern.MatchString(s) {
+	if !isDecimal(s) {
 		return nil
 	}
 	r, ok := new(big.Rat).SetString(s)
