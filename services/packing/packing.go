@@ -60,7 +60,7 @@ type Answer struct {
 	Cost     fleet.Money // per hour
 	Bound    fleet.Money // per hour: no packing of the placed pods costs less
 	Stats    Stats
-	Duals    []Dual // what each shape is worth per pod, by which Bound is proven; see Bound
+	Proof    *Proof // of Bound; it also bounds later packings of other pods on the same offerings
 }
 
 // Stats tells the size of the problem and the work that was done.
@@ -72,13 +72,6 @@ type Stats struct {
 	Moves     int // of local search
 	Proven    fleet.Money
 	Stopped   bool // cut short by Stop
-}
-
-// Dual is the value per pod that the proof gives a shape.
-type Dual struct {
-	Pod   int         // the first pod of the shape
-	Count int64       // pods of the shape
-	Value fleet.Money // per pod and hour
 }
 
 // Gap is cost over bound minus one; zero if there is nothing to pay.
@@ -173,9 +166,7 @@ func (s *solver) answer() *Answer {
 	a.Unplaced = append(a.Unplaced, p.unfit...)
 	sort.Slice(a.Unplaced, func(x, y int) bool { return a.Unplaced[x].Pod < a.Unplaced[y].Pod })
 	a.Bound = s.proof.bound(placed)
-	for i, v := range s.proof.value {
-		a.Duals = append(a.Duals, Dual{Pod: p.shapes[i].pods[0], Count: p.shapes[i].count, Value: fleet.Money(v)})
-	}
+	a.Proof = s.proof.export(p)
 	a.Stats = s.stats
 	a.Stats.Shapes, a.Stats.Offerings, a.Stats.Proven = len(p.shapes), len(p.offs), a.Bound
 	return a

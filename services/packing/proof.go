@@ -39,6 +39,76 @@ func (pr *proof) bound(pods []int64) fleet.Money {
 	return fleet.Money(sum.Int64())
 }
 
+// Proof is a certificate that outlives its answer: what each shape of pods is worth on the offerings it was made for.
+type Proof struct {
+	values    map[string]worth // by what a pod asks for
+	charge    *big.Int
+	offerings uint64 // what it was made for
+}
+
+type worth struct{ count, value int64 }
+
+func (pr *proof) export(p *problem) *Proof {
+	out := &Proof{values: make(map[string]worth, len(p.shapes)), charge: pr.charge, offerings: p.fingerprint()}
+	for i := range p.shapes {
+		out.values[p.shapes[i].key] = worth{pr.count[i], pr.value[i]}
+	}
+	return out
+}
+
+// bound is what the proof says of other pods, so many per shape; zero if it was made for other offerings. Shapes it does not know count
+// nothing, and of those it knows at most as many as it was made for: every packing of more pods holds one of so many.
+func (pr *Proof) bound(p *problem, placed []int64) fleet.Money {
+	if pr == nil || pr.offerings != p.fingerprint() {
+		return 0
+	}
+	now := proof{count: make([]int64, len(p.shapes)), value: make([]int64, len(p.shapes)), charge: pr.charge}
+	for i := range p.shapes {
+		w := pr.values[p.shapes[i].key]
+		now.count[i], now.value[i] = w.count, w.value
+	}
+	return now.bound(placed)
+}
+
+// fingerprint tells offerings and rules apart.
+func (p *problem) fingerprint() uint64 {
+	h := uint64(1)
+	add := func(v int64) { h = mix(h ^ uint64(v)) } //nolint:gosec // a hash
+	text := func(s string) {
+		for i := range len(s) {
+			h = (h ^ uint64(s[i])) * 0x100000001b3
+		}
+		add(int64(len(s)))
+	}
+	flag := func(b bool) {
+		if b {
+			add(1)
+		} else {
+			add(2)
+		}
+	}
+	flag(p.opts.ShareGPUs)
+	flag(p.opts.NoCPUOnGPU)
+	for i := range p.given {
+		o := &p.given[i]
+		price, stock := int64(-1), int64(-1)
+		if o.Price != nil {
+			price = int64(*o.Price)
+		}
+		if o.Stock != nil {
+			stock = *o.Stock
+		}
+		for _, v := range [...]int64{price, stock, o.CPUMilli, o.MemMiB, o.GPUCount, o.MaxPods} {
+			add(v)
+		}
+		flag(o.SharesGPUs)
+		flag(o.Purchase == fleet.PurchaseSpot)
+		text(string(o.GPUModel))
+		text(o.Arch)
+	}
+	return h
+}
+
 // certify turns the linear program's duals into a proof. It also hands every pattern it finds that is worth more than its offering
 // costs to found. limit bounds the search per offering; a search that is cut lowers the bound, never its truth.
 func (k *pricer) certify(duals []float64, limit func(j int) int, found func(j int, items []item)) proof {

@@ -50,6 +50,7 @@ type shape struct {
 	want  int   // index of its wants
 	pods  []int
 	count int64
+	key   string // all that it asks for
 }
 
 // offer is a usable offering inside a problem.
@@ -74,6 +75,9 @@ type problem struct {
 	accepts [][]bool // [want][offer]
 	classes [][]int  // shapes each class accepts
 	unfit   []Unplaced
+	every   []shape // all shapes, those that fit nothing too
+	of      []int   // shape of each pod in every
+	kept    []int   // index in shapes of each of every; -1: fits nothing
 }
 
 func newProblem(pods []Pod, given []Offering, opts Options) *problem {
@@ -99,8 +103,8 @@ func newProblem(pods []Pod, given []Offering, opts Options) *problem {
 func (p *problem) fractions() {
 	var reach [1001]int32 // the most that pods can fill of so many thousandths
 	for room := int32(1); room <= 1000; room++ {
-		for i := range p.shapes {
-			if s := &p.shapes[i]; s.gpus > 0 && s.milli <= room {
+		for i := range p.every {
+			if s := &p.every[i]; s.gpus > 0 && s.milli <= room {
 				reach[room] = max(reach[room], s.milli+reach[room-s.milli])
 			}
 		}
@@ -130,15 +134,17 @@ func (p *problem) fractions() {
 			best, most = a, sum
 		}
 	}
-	for i := range p.shapes {
-		s := &p.shapes[i]
-		if s.gpus == 0 {
-			continue
+	for _, shapes := range [2][]shape{p.shapes, p.every} {
+		for i := range shapes {
+			s := &shapes[i]
+			if s.gpus == 0 {
+				continue
+			}
+			if s.milli > 500 {
+				s.need[1][dimGPU] = s.gpus * (1000 - reach[1000-s.milli])
+			}
+			s.need[1][dimHeavy] = s.gpus * count(s.milli, best)
 		}
-		if s.milli > 500 {
-			s.need[1][dimGPU] = s.gpus * (1000 - reach[1000-s.milli])
-		}
-		s.need[1][dimHeavy] = s.gpus * count(s.milli, best)
 	}
 }
 
@@ -148,6 +154,7 @@ func (p *problem) group(shares bool) []*Pod {
 	wantIndex := map[string]int{}
 	var wants []*Pod
 	var key []byte
+	p.of = make([]int, len(p.pods))
 	for i := range p.pods {
 		q := &p.pods[i]
 		milli := int64(1000)
@@ -170,8 +177,11 @@ func (p *problem) group(shares bool) []*Pod {
 				wantIndex[want] = w
 				wants = append(wants, q)
 			}
-			p.shapes = append(p.shapes, shapeOf(q, milli, w))
+			s := shapeOf(q, milli, w)
+			s.key = string(key)
+			p.shapes = append(p.shapes, s)
 		}
+		p.of[i] = at
 		p.shapes[at].pods = append(p.shapes[at].pods, i)
 		p.shapes[at].count++
 	}
@@ -301,7 +311,9 @@ func (p *problem) fitsAlone(s *shape, j int) bool {
 
 // dropUnfit takes away shapes that no offering can hold, with the reasons.
 func (p *problem) dropUnfit() {
-	kept := p.shapes[:0]
+	var kept []shape
+	p.every = p.shapes
+	p.kept = make([]int, len(p.every))
 	for i := range p.shapes {
 		s := p.shapes[i]
 		fits := false
@@ -310,7 +322,9 @@ func (p *problem) dropUnfit() {
 				break
 			}
 		}
+		p.kept[i] = -1
 		if fits {
+			p.kept[i] = len(kept)
 			kept = append(kept, s)
 			continue
 		}
