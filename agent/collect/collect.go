@@ -25,6 +25,8 @@ type Source interface {
 type Input struct {
 	NowMS int64 // the cluster's clock
 	Pods  []Pod // replicas known from the inventory, sorted by namespace and name
+	// Devices says which pod holds which GPU, by UUID; nil: the kubelet was not asked or did not answer.
+	Devices map[string]PodRef
 }
 
 // Pod is what sources must know about a replica to read it.
@@ -41,6 +43,7 @@ type Batch struct {
 	Speed     float64 // of a simulated clock; 0: real time
 	Inventory *agentv1.Inventory
 	Pods      []Pod
+	Devices   map[string]PodRef
 	// Workloads carry replica counts, signals or both; those of several sources are merged by workload.
 	Workloads []*agentv1.WorkloadObservation
 	Values    []Value

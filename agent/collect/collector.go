@@ -210,7 +210,7 @@ func (c *Collector) ask(ctx context.Context) []Batch {
 		return nil
 	}
 	out[0] = first
-	in := Input{NowMS: first.AtMS, Pods: first.Pods}
+	in := Input{NowMS: first.AtMS, Pods: first.Pods, Devices: first.Devices}
 	if in.NowMS == 0 {
 		in.NowMS = c.clock.NowMS()
 	}
@@ -335,6 +335,8 @@ func (c *Collector) tick(workloads []*agentv1.WorkloadObservation, batches []Bat
 	}
 	if !own && !c.cfg.FramesOnly {
 		values = append(values, workloadValues(workloads)...)
+	} else if c.cfg.FramesOnly {
+		values = append(values, nodeValues(workloadValues(workloads))...)
 	}
 	if c.frames.add(at, values) {
 		c.lastTick = at

@@ -34,6 +34,7 @@ func isBlank(v float64, counter bool) bool {
 
 // gpuBatch turns readings into bulk values and, where the pod is known, into signals of its workload.
 func gpuBatch(readings []gpuReading, in Input) Batch {
+	join(readings, in.Devices)
 	var b Batch
 	byPod := map[string][]gpuReading{}
 	for _, r := range readings {

@@ -59,7 +59,7 @@ func runAgent(ctx context.Context, cfg Config, role, node, version string, log *
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	parts, err := build(cfg, role, version, log)
+	parts, err := build(cfg, role, node, version, log)
 	if err != nil {
 		return err
 	}

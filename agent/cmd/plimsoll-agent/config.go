@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -68,6 +69,7 @@ type Sources struct {
 	PodMetrics   []PodMetrics   `json:"podMetrics"`
 	DCGMExporter []DCGMExporter `json:"dcgmExporter"`
 	DCGM         DCGM           `json:"dcgm"`
+	PodResources PodResources   `json:"podResources"`
 	Sim          Sim            `json:"sim"`
 }
 
@@ -99,6 +101,12 @@ type DCGMExporter struct {
 type DCGM struct {
 	Mode    string `json:"mode"`    // off (default), embedded, hostengine
 	Address string `json:"address"` // host:port or socket of nv-hostengine
+}
+
+// PodResources joins the node role's GPUs to workloads: by the kubelet's socket, and by the pods of the node as the API server
+// lists them.
+type PodResources struct {
+	Socket string `json:"socket"` // path of the kubelet's pod-resources socket; empty: no join
 }
 
 // Sim is the door of a simulated cluster.
@@ -193,6 +201,7 @@ func (c Config) Validate() error {
 	fault(s.Sim.URL != "" && !isURL(s.Sim.URL), "sources.sim.url must be an http or https address, not %q", s.Sim.URL)
 	fault(!oneOf(s.DCGM.Mode, "off", "embedded", "hostengine"), "sources.dcgm.mode must be off, embedded or hostengine, not %q", s.DCGM.Mode)
 	fault(s.DCGM.Mode == "hostengine" && s.DCGM.Address == "", "sources.dcgm.address is missing: hostengine mode needs host:port or a socket")
+	fault(s.PodResources.Socket != "" && !filepath.IsAbs(s.PodResources.Socket), "sources.podResources.socket must be an absolute path, not %q", s.PodResources.Socket)
 	for n, e := range s.DCGMExporter {
 		fault(!isURL(e.URL), "sources.dcgmExporter[%d].url must be an http or https address, not %q", n, e.URL)
 	}

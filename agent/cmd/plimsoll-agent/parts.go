@@ -39,7 +39,7 @@ func (p *parts) can(capabilities ...string) {
 }
 
 // build makes sources and actuator. The node role reads GPUs only.
-func build(cfg Config, role, version string, log *slog.Logger) (*parts, error) {
+func build(cfg Config, role, node, version string, log *slog.Logger) (*parts, error) {
 	p := &parts{hello: &agentv1.Hello{}}
 	if role == "controller" {
 		switch {
@@ -54,6 +54,11 @@ func build(cfg Config, role, version string, log *slog.Logger) (*parts, error) {
 			}
 		default:
 			return nil, errors.New("no cluster to read: enable sources.kubernetes or set sources.sim.url")
+		}
+	}
+	if role == "node" && cfg.Sources.PodResources.Socket != "" && (len(cfg.Sources.DCGMExporter) > 0 || cfg.Sources.DCGM.Mode != "off") {
+		if err := p.podResources(cfg, node, version, log); err != nil {
+			return nil, err
 		}
 	}
 	if err := p.gpus(cfg); err != nil {
@@ -111,6 +116,25 @@ func (p *parts) kubernetes(cfg Config, version string, log *slog.Logger) error {
 		p.sources = append(p.sources, collect.NewPodMetrics(targets))
 		p.can("pod_metrics")
 	}
+	return nil
+}
+
+// podResources makes the first source of the node role: who holds which GPU.
+func (p *parts) podResources(cfg Config, node, version string, log *slog.Logger) error {
+	rc, err := restConfig(cfg.Sources.Kubernetes.Kubeconfig, version)
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(rc)
+	if err != nil {
+		return fmt.Errorf("kubernetes: %w", err)
+	}
+	source, err := collect.NewNodePods(node, cfg.Sources.PodResources.Socket, client, log)
+	if err != nil {
+		return err
+	}
+	p.closers = append(p.closers, source.Close)
+	p.sources = append(p.sources, source)
 	return nil
 }
 
