@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sort"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -26,6 +27,8 @@ func packCommand(_ context.Context, args []string, stdout, stderr io.Writer) err
 	set := flag.NewFlagSet("plimsoll pack", flag.ContinueOnError)
 	podsFile := set.String("pods", "", "CSV `FILE` (or .csv.gz) of pods: name,cpu_milli,mem_mib,gpu_count,gpu_milli,gpu_models,spot_ok[,arch]")
 	catalogFile := set.String("catalog", "", "CSV `FILE` (or .csv.gz) of offerings; docs/packing.md tells the columns")
+	existingFile := set.String("existing", "", "CSV `FILE` of running machines, a line per pod: node,instance_type,zone,capacity_type,pod[,reservation_id]")
+	moveCost := set.String("move-cost", "0.05", "with -existing: what moving a pod costs, in $/h over the time a plan should pay off")
 	asJSON := set.Bool("json", false, "print JSON: every node with its pods")
 	deadline := set.Duration("deadline", 0, "stop with the best so far this long after the start, reading included; 0: when done")
 	ban := set.Bool("no-cpu-on-gpu", false, "keep pods without GPUs off machines with GPUs")
@@ -50,6 +53,17 @@ func packCommand(_ context.Context, args []string, stdout, stderr io.Writer) err
 	if *deadline > 0 {
 		opts.Stop = func() bool { return time.Since(started) >= *deadline }
 	}
+	if *existingFile != "" {
+		moving, err := fleet.ParseMoney(*moveCost)
+		if err != nil {
+			return err
+		}
+		rows, err := packRead(*existingFile, readRunning)
+		if err != nil {
+			return err
+		}
+		return packFrom(stdout, *asJSON, rows, pods, offerings, moving, opts)
+	}
 	answer, err := packing.Pack(pods, offerings, opts)
 	if err != nil {
 		return err
@@ -59,7 +73,7 @@ func packCommand(_ context.Context, args []string, stdout, stderr io.Writer) err
 	}
 	cpu, peak := packUsage()
 	if *asJSON {
-		return packJSON(stdout, pods, offerings, answer, cpu, peak)
+		return packJSON(stdout, pods, offerings, answer, cpu, peak, nil, func(int) string { return "" })
 	}
 	return packText(stdout, pods, offerings, answer, cpu, peak)
 }
@@ -94,6 +108,7 @@ func packUsage() (cpu time.Duration, peak int64) {
 }
 
 type packNode struct {
+	Node         string   `json:"node,omitempty"` // of those that run
 	InstanceType string   `json:"instance_type"`
 	Zone         string   `json:"zone"`
 	CapacityType string   `json:"capacity_type"`
@@ -113,6 +128,15 @@ type packUnplaced struct {
 	Reasons []packReason `json:"reasons"`
 }
 
+// packChange tells what a plan from running machines changes.
+type packChange struct {
+	Before       string   `json:"cost_before_per_hour"`
+	Anew         string   `json:"cost_anew_per_hour"` // of packing everything anew
+	Milliseconds float64  `json:"planned_in_ms"`
+	Moved        []string `json:"moved_pods"`
+	Ended        []string `json:"ended_nodes"`
+}
+
 type packDocument struct {
 	CostPerHour   string         `json:"cost_per_hour"`
 	BoundPerHour  string         `json:"bound_per_hour"`
@@ -124,17 +148,18 @@ type packDocument struct {
 	CPUSeconds    float64        `json:"cpu_seconds"`
 	PeakMiB       float64        `json:"peak_memory_mib"`
 	Stopped       bool           `json:"stopped_at_deadline"`
+	Change        *packChange    `json:"change,omitempty"`
 	Nodes         []packNode     `json:"nodes"`
 	Unschedulable []packUnplaced `json:"unschedulable"`
 }
 
-func packJSON(out io.Writer, pods []packing.Pod, offerings []packing.Offering, a *packing.Answer, cpu time.Duration, peak int64) error {
+func packJSON(out io.Writer, pods []packing.Pod, offerings []packing.Offering, a *packing.Answer, cpu time.Duration, peak int64, change *packChange, name func(node int) string) error {
 	d := packDocument{CostPerHour: a.Cost.String(), BoundPerHour: a.Bound.String(), Gap: a.Gap(), Pods: len(pods), Shapes: a.Stats.Shapes,
-		Offerings: len(offerings), Useful: a.Stats.Offerings, CPUSeconds: cpu.Seconds(), PeakMiB: float64(peak) / (1 << 20), Stopped: a.Stats.Stopped,
+		Offerings: len(offerings), Useful: a.Stats.Offerings, CPUSeconds: cpu.Seconds(), PeakMiB: float64(peak) / (1 << 20), Stopped: a.Stats.Stopped, Change: change,
 		Nodes: []packNode{}, Unschedulable: []packUnplaced{}}
-	for _, n := range a.Nodes {
+	for k, n := range a.Nodes {
 		o := &offerings[n.Offering]
-		node := packNode{InstanceType: o.InstanceType, Zone: o.Zone, CapacityType: string(o.Purchase), Reservation: o.ReservationID, Price: o.Price.String()}
+		node := packNode{Node: name(k), InstanceType: o.InstanceType, Zone: o.Zone, CapacityType: string(o.Purchase), Reservation: o.ReservationID, Price: o.Price.String()}
 		for _, i := range n.Pods {
 			node.Pods = append(node.Pods, pods[i].Name)
 		}
@@ -159,10 +184,12 @@ func packReasons(in []packing.Reason) []packReason {
 func packText(out io.Writer, pods []packing.Pod, offerings []packing.Offering, a *packing.Answer, cpu time.Duration, peak int64) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintf(w, "nodes\tinstance type\tzone\tcapacity\t$/h each\t$/h\tpods\n")
-	for i := 0; i < len(a.Nodes); {
-		o, k, on := &offerings[a.Nodes[i].Offering], i, 0
-		for ; k < len(a.Nodes) && a.Nodes[k].Offering == a.Nodes[i].Offering; k++ {
-			on += len(a.Nodes[k].Pods)
+	nodes := append([]packing.Node(nil), a.Nodes...)
+	sort.SliceStable(nodes, func(x, y int) bool { return nodes[x].Offering < nodes[y].Offering })
+	for i := 0; i < len(nodes); {
+		o, k, on := &offerings[nodes[i].Offering], i, 0
+		for ; k < len(nodes) && nodes[k].Offering == nodes[i].Offering; k++ {
+			on += len(nodes[k].Pods)
 		}
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%d\n", k-i, o.InstanceType, o.Zone, o.Purchase, *o.Price, *o.Price*fleet.Money(k-i), on)
 		i = k
@@ -170,7 +197,8 @@ func packText(out io.Writer, pods []packing.Pod, offerings []packing.Offering, a
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "\n%d pods (%d shapes) on %d nodes: %s $/h; no packing costs less than %s $/h: gap %.2f %%\n", len(pods)-len(a.Unplaced), a.Stats.Shapes, len(a.Nodes), a.Cost, a.Bound, 100*a.Gap())
+	fmt.Fprintf(out, "\n%d pods (%d shapes) on %d nodes: %s $/h; no packing costs less than %s $/h: gap %.2f %%\n",
+		len(pods)-len(a.Unplaced), a.Stats.Shapes, len(a.Nodes), a.Cost, a.Bound, 100*a.Gap())
 	fmt.Fprintf(out, "%.2f CPU-seconds, %.0f MiB; %d of %d offerings can be of use", cpu.Seconds(), float64(peak)/(1<<20), a.Stats.Offerings, len(offerings))
 	if a.Stats.Stopped {
 		fmt.Fprint(out, "; stopped at the deadline")
