@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"plimsoll.dev/services/auth"
+	"plimsoll.dev/services/commitment"
 	"plimsoll.dev/services/fleet"
 	"plimsoll.dev/services/jobs"
 	"plimsoll.dev/services/market"
@@ -66,6 +67,10 @@ func devDemo(ctx, parts context.Context, group *errgroup.Group, f devFlags, svc 
 	cluster, err := devCluster(ctx, svc.db, tenant)
 	if err != nil {
 		return err
+	}
+	// Before the history, which is costed at these prices.
+	if err := extendDemoMarket(ctx, svc.db, tenant, f.seed); err != nil {
+		return fmt.Errorf("make up Spot prices: %w", err)
 	}
 	fmt.Fprintln(stdout, "demo cluster ...")
 	// Ctrl-C must end a long history; the live demo ends with the other parts.
@@ -122,7 +127,8 @@ func progress(out io.Writer) func(float64) {
 	}
 }
 
-// devCluster finds or makes the demo cluster, in enforce mode: it is ours to scale. With the cluster come two budgets.
+// devCluster finds or makes the demo cluster, in enforce mode: it is ours to scale. With the cluster come two budgets, and what
+// was paid for before its history began.
 func devCluster(ctx context.Context, db *store.DB, tenant fleet.TenantID) (id fleet.ClusterID, err error) {
 	err = db.Tenant(ctx, tenant, func(tx *store.Tx) error {
 		all, err := store.Clusters(ctx, tx, "", 500)
@@ -143,7 +149,8 @@ func devCluster(ctx context.Context, db *store.DB, tenant fleet.TenantID) (id fl
 				return err
 			}
 		}
-		return nil
+		_, err = store.ImportCommitments(ctx, tx, demoCommitments(tx.Now), "api", "demo")
+		return err
 	})
 	return id, err
 }
@@ -152,6 +159,20 @@ func devCluster(ctx context.Context, db *store.DB, tenant fleet.TenantID) (id fl
 var demoBudgets = []store.Budget{
 	{Name: "All clusters", Amount: 25_000 * fleet.NanosPerUnit, Thresholds: []int{50, 80, 100}},
 	{Name: "Media team", Team: "media", Amount: 1_500 * fleet.NanosPerUnit, Thresholds: []int{80, 100}},
+}
+
+// demoCommitments are a Savings Plan for the chat model's machines, which ends in three weeks, and reserved CPU machines of a smaller size.
+// Both are a little more than what runs at all hours, so some of them stays unused.
+func demoCommitments(now time.Time) []commitment.Commitment {
+	day := now.UTC().Truncate(24 * time.Hour)
+	ends := day.AddDate(0, 0, 21)
+	began := day.AddDate(0, -4, 0)
+	return []commitment.Commitment{
+		{Ref: "sp-demo-g5", Kind: commitment.KindInstanceSP, Region: "us-east-1", Family: "g5", Spend: 3_600_000_000, DiscountPPM: 370_000,
+			Term: fleet.Interval{From: ends.AddDate(-1, 0, 0), To: ends}, Owner: "assistant"},
+		{Ref: "ri-demo-m6i", Kind: commitment.KindRegionalRI, Region: "us-east-1", InstanceType: "m6i.large", Quantity: 9_000, Recurring: 544_500_000,
+			Term: fleet.Interval{From: began, To: began.AddDate(1, 0, 0)}, Owner: "platform"},
+	}
 }
 
 // devAgentConfig writes the configuration of the demo cluster's agent, with an enrolment token when it has no identity yet.
