@@ -72,7 +72,7 @@ func Check(file io.Reader) (Report, error) {
 		}
 		before = v.Row
 		for i, r := range rules {
-			if r.row != nil && !(r.single && v.same[r.only]) {
+			if r.row != nil && (!r.single || !v.same[r.only]) {
 				c.note(i, in.Line(), r.row(&v))
 			}
 		}

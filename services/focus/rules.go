@@ -21,12 +21,11 @@ type Rule struct {
 // view is a row with what is known of its file.
 type view struct {
 	Row
-	same   [numCols]bool // the value is that of the row before, in which no rule was broken
-	split  details
-	read   string // what split was read from
-	ok     bool
-	has    [numCols]bool // columns of the file
-	custom map[string]string
+	same  [numCols]bool // the value is that of the row before, in which no rule was broken
+	split details
+	read  string // what split was read from
+	ok    bool
+	has   [numCols]bool // columns of the file
 }
 
 // null says that a row has no value; a column that the file lacks has none either.

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -182,7 +183,7 @@ func TestFocusExportThroughTheDoor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for row, err := in.Read(); err != io.EOF; row, err = in.Read() {
+		for row, err := in.Read(); !errors.Is(err, io.EOF); row, err = in.Read() {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -288,7 +288,7 @@ func (q *openCostQuery) allocations(lines []openCostLine, names store.OpenCostNa
 			continue
 		}
 		idle := l.Kind == ledger.KindIdle || l.Kind == ledger.KindOverhead
-		if l.Kind != ledger.KindWorkload && !q.includeIdle && !(q.shareIdle && idle && l.Amount != 0) { // idle that nobody can carry stays
+		if l.Kind != ledger.KindWorkload && !q.includeIdle && (!q.shareIdle || !idle || l.Amount == 0) { // idle that nobody can carry stays
 			continue
 		}
 		key := q.key(l)
