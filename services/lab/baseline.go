@@ -20,7 +20,6 @@ func (naive) Step(o *Observation) int { return int(math.Ceil(o.Demand)) }
 type window struct {
 	values []float64
 	n      int
-	sum    float64
 }
 
 func newWindow(slots int) window { return window{values: make([]float64, max(slots, 1))} }
@@ -228,7 +227,7 @@ func (a *oracle) Step(o *Observation) int {
 		rho := a.trace.Rho[a.fed]
 		need := math.Ceil(leastOnTime(a.backlog, rho) - 1e-9)
 		a.backlog = max(0, a.backlog+(rho-need)*SlotSeconds)
-		a.want = a.next.add(int32(a.fed), int32(need))
+		a.want = a.next.add(int32(a.fed), int32(need)) //nolint:gosec // slots and replicas are bounded by Trace.Check
 	}
 	return int(a.want)
 }

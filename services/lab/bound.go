@@ -54,6 +54,8 @@ func newBounding(t *Trace, cfg Config, step float64) (*bounding, error) {
 	}
 	b.deepest = int(peak*LateSeconds/b.step+1e-9) + 1
 	switch {
+	case cfg.ColdSlots < 0 || cfg.ColdSlots > SlotsPerDay || cfg.Min < 0:
+		return nil, fleet.Errorf(fleet.CodeInvalid, "trace %s: a start of %d slots and at least %d replicas; want 0 to %d slots and no negative count", t.Name, cfg.ColdSlots, cfg.Min, SlotsPerDay)
 	case cfg.Max < b.most:
 		return nil, fleet.Errorf(fleet.CodeInvalid, "trace %s: its peak needs %d replicas, at most %d are allowed", t.Name, b.most, cfg.Max)
 	case (b.most+1)*b.deepest > maxCells || float64(b.most)*float64(t.To-t.From) > never/2:
@@ -85,6 +87,7 @@ func (b *bounding) slot(s int, steps *steps) {
 	rho := b.trace.Rho[s]
 	room := int(rho*LateSeconds/b.step+1e-9) + 1 // levels on time at the end of the slot
 	for n := b.lowest; n <= b.most; n++ {
+		pay := int32(n) //nolint:gosec // newBounding bounds replicas times slots
 		out := b.next[n][:max(room, b.levels)]
 		for d := range out {
 			out[d] = never
@@ -95,7 +98,7 @@ func (b *bounding) slot(s int, steps *steps) {
 		shift := int(math.Floor((rho - float64(n)) * SlotSeconds / b.step))
 		emptied := min(max(1-shift, 0), len(in)) // levels that are worked off within the slot
 		for d, c := range in[:emptied] {
-			if c += int32(n); d+shift <= 0 && c < out[0] {
+			if c += pay; d+shift <= 0 && c < out[0] {
 				out[0] = c
 				if steps != nil {
 					steps.emptied[n] = int16(d)
@@ -103,7 +106,7 @@ func (b *bounding) slot(s int, steps *steps) {
 			}
 		}
 		for d := emptied; d < len(in) && d+shift < room; d++ {
-			out[d+shift] = in[d] + int32(n)
+			out[d+shift] = in[d] + pay
 		}
 	}
 	b.cost, b.next = b.next, b.cost
@@ -120,8 +123,9 @@ func (b *bounding) change(steps *steps) {
 	for n := b.most - 1; n >= b.lowest; n-- {
 		b.move(n+1, n, 0, steps)
 	}
+	start := int32(b.cfg.ColdSlots) //nolint:gosec // newBounding holds it to a day
 	for n := b.lowest + 1; n <= b.most; n++ {
-		b.move(n-1, n, int32(b.cfg.ColdSlots), steps)
+		b.move(n-1, n, start, steps)
 	}
 }
 

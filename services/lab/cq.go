@@ -87,9 +87,10 @@ func (c *CQ) Step(o *Observation) int {
 	for i := range c.casts {
 		c.casts[i].step(&c.past, demand, &wants[i])
 	}
+	slot := int32(o.Slot) //nolint:gosec // a trace has at most maxSlots
 	for i := range c.queue {
 		s := &c.queue[i]
-		s.step(int32(o.Slot), wants[s.cast][s.quantile], demand, o.Rate*SlotSeconds)
+		s.step(slot, wants[s.cast][s.quantile], demand, o.Rate*SlotSeconds)
 	}
 	if (o.Slot+1)%SlotsPerHour == 0 {
 		c.hourly()
@@ -210,6 +211,7 @@ func (s *shadow) age(keep float64) {
 // extreme is the highest of the last values, kept as the falling ones that may yet be the highest.
 type extreme struct {
 	slots     int32
+	mask      int32 // length of the ring less one
 	first, n  int32
 	at, value []int32
 }
@@ -219,11 +221,11 @@ func newExtreme(slots int) extreme {
 	for size <= slots {
 		size *= 2
 	}
-	return extreme{slots: int32(slots), at: make([]int32, size), value: make([]int32, size)}
+	return extreme{slots: int32(slots), mask: int32(size - 1), at: make([]int32, size), value: make([]int32, size)} //nolint:gosec // a hold or a start: at most a day
 }
 
 func (e *extreme) add(slot, v int32) int32 {
-	mask := int32(len(e.at) - 1)
+	mask := e.mask
 	for e.n > 0 && e.value[(e.first+e.n-1)&mask] <= v {
 		e.n--
 	}
@@ -235,7 +237,7 @@ func (e *extreme) add(slot, v int32) int32 {
 	return e.value[e.first&mask]
 }
 
-func (e *extreme) top() int32 { return e.value[e.first&int32(len(e.at)-1)] }
+func (e *extreme) top() int32 { return e.value[e.first&e.mask] }
 
 // load learns what one request costs and tells from the gauges how much work arrives. Requests in flight times their share would be too
 // much while there is a queue: what waits is work of a few seconds, not a replica for as long as it waits.

@@ -67,7 +67,7 @@ type drawing struct {
 // client draws one caller's requests.
 func (d *drawing) client(c *Client) {
 	tokens := d.source.tokens(c)
-	r := rand.New(rand.NewPCG(d.source.Seed, uint64(c.ID)*0x9e3779b97f4a7c15+1))
+	r := rand.New(rand.NewPCG(d.source.Seed, uint64(c.ID)*0x9e3779b97f4a7c15+1)) //nolint:gosec // mixed into a seed: wrapping around is meant
 	mix := mixer{replica: d.source.Replica, windows: tokens, at: -1}
 	end := float64(d.source.Seconds)
 	left := -1.0 // operational time to the next arrival; drawn with the first window

@@ -10,7 +10,6 @@ import (
 // rules lets the optimizer's own rules decide, the way the service runs them: one snapshot per slot, its memory kept.
 type rules struct {
 	input   optimizer.Input
-	memory  optimizer.Memory
 	samples [2][1]fleet.Sample
 	signals [2]fleet.Signal
 	feed    func(o *Observation, s *[2][1]fleet.Sample)

@@ -55,14 +55,14 @@ type Spread struct{ Mean, P50, P90, P99 float64 }
 func ReadRates(r io.Reader, model string) ([]Client, error) {
 	byID := map[int]*Client{}
 	err := readRows(r, rateColumns, model, func(row *csvRow) error {
-		w := RateWindow{Offset: row.offset(rateWindow), Rate: row.number(3, 0, 1e9), CV: 1}
+		w := RateWindow{Offset: row.offset(rateWindow), Rate: row.number(3, 1e9), CV: 1}
 		if row.fields[4] != "" {
-			w.CV = row.number(4, 0, 1e4)
+			w.CV = row.number(4, 1e4)
 		}
 		switch row.fields[5] {
 		case "Gamma", "Weibull", "":
 		default:
-			row.refuse("arrival pattern %q; want Gamma or Weibull", row.fields[5])
+			return row.refuse("arrival pattern %q; want Gamma or Weibull", row.fields[5])
 		}
 		c, err := row.client(byID)
 		if err != nil {
@@ -86,7 +86,7 @@ func ReadTokens(r io.Reader, model string, clients []Client) error {
 		byID[clients[i].ID] = &clients[i]
 	}
 	return readRows(r, tokenColumns, model, func(row *csvRow) error {
-		w := TokenWindow{Offset: row.offset(tokenWindow), Rate: row.number(3, 0, 1e9)}
+		w := TokenWindow{Offset: row.offset(tokenWindow), Rate: row.number(3, 1e9)}
 		id := row.whole(1, 0, 1<<30)
 		if row.fields[4] == "" {
 			return row.err // nothing was asked in that window
@@ -163,11 +163,11 @@ func (r *csvRow) refuse(format string, args ...any) error {
 	return r.err
 }
 
-func (r *csvRow) number(i int, low, high float64) float64 {
+func (r *csvRow) number(i int, high float64) float64 {
 	v, err := strconv.ParseFloat(r.fields[i], 64)
-	if err != nil || math.IsNaN(v) || v < low || v > high {
-		_ = r.refuse("%s is %q; want a number from %g to %g", r.columns[i], r.fields[i], low, high)
-		return low
+	if err != nil || math.IsNaN(v) || v < 0 || v > high {
+		_ = r.refuse("%s is %q; want a number from 0 to %g", r.columns[i], r.fields[i], high)
+		return 0
 	}
 	return v
 }
@@ -190,7 +190,7 @@ func (r *csvRow) offset(step int) int {
 }
 
 func (r *csvRow) spread(i int) Spread {
-	s := Spread{Mean: r.number(i, 0, 1e7), P50: r.number(i+1, 0, 1e7), P90: r.number(i+2, 0, 1e7), P99: r.number(i+3, 0, 1e7)}
+	s := Spread{Mean: r.number(i, 1e7), P50: r.number(i+1, 1e7), P90: r.number(i+2, 1e7), P99: r.number(i+3, 1e7)}
 	if s.P50 > s.P90 || s.P90 > s.P99 {
 		_ = r.refuse("%s to %s fall: %g, %g, %g", r.columns[i+1], r.columns[i+3], s.P50, s.P90, s.P99)
 	}

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"math"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -10,12 +11,14 @@ import (
 // builtin returns the small set, drawn once per test binary.
 func builtin(t *testing.T) []*Trace {
 	t.Helper()
-	out, err := Builtin(1)
+	out, err := drawnOnce()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return out
 }
+
+var drawnOnce = sync.OnceValues(func() ([]*Trace, error) { return Builtin(1) })
 
 // script is a policy that asks for given counts, the last one for ever.
 type script []int
@@ -144,7 +147,12 @@ func TestBoundOracleAndPolicies(t *testing.T) {
 
 func TestScoresAreTheSameTwice(t *testing.T) {
 	t.Parallel()
-	a, b := builtin(t)[2], builtin(t)[2]
+	a := builtin(t)[2]
+	again, err := Builtin(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := again[2]
 	one, two := Board{}, Board{}
 	for _, x := range []struct {
 		b *Board
