@@ -274,7 +274,7 @@ export function CommitmentTable({
       sort: (c) => c.endsAt?.getTime() ?? null,
       render: (c) => (
         <Text size="sm" style={{ whiteSpace: "nowrap" }}>
-          {f.date(c.startsAt)} – {c.endsAt ? f.date(c.endsAt) : t("market.commitments.open")}
+          {f.calendarDate(c.startsAt)} – {c.endsAt ? f.calendarDate(c.endsAt) : t("market.commitments.open")}
         </Text>
       ),
     },
@@ -328,7 +328,7 @@ export function ExpiryTable({ rows }: { rows: readonly Expiry[] }) {
       key: "ends",
       header: t("market.commitments.ends"),
       sort: (e) => e.endsAt.getTime(),
-      render: (e) => f.date(e.endsAt),
+      render: (e) => f.calendarDate(e.endsAt),
     },
     {
       key: "days",
@@ -371,7 +371,7 @@ export function ExpiryTable({ rows }: { rows: readonly Expiry[] }) {
   );
 }
 
-/** The months ahead, with what ends in each. */
+/** The months ahead, with what ends in each. Terms are dates in UTC, as they are bought and costed. */
 export function ExpiryCalendar({
   rows,
   months,
@@ -388,7 +388,7 @@ export function ExpiryCalendar({
         return (
           <li key={from.getTime()} className="month" data-ends={ends.length > 0 || undefined}>
             <Text size="xs" c="dimmed" fw={600}>
-              {f.monthShort(from)}
+              {f.calendarMonth(from)}
             </Text>
             <Stack gap={0} mt={2}>
               {ends.slice(0, 3).map((e) => (

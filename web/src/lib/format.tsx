@@ -43,7 +43,7 @@ export function makeFormat(locale: string, currency: string, zone: string) {
     date: (d: Date) => time.formatDate(d, locale, zone),
     day: (d: Date) => time.formatDay(d, locale, zone),
     calendarDay: (d: Date) => time.formatDay(d, locale, "UTC"),
-    monthShort: (d: Date) => time.formatMonthShort(d, locale, zone),
+    calendarMonth: (d: Date) => time.formatMonthShort(d, locale, "UTC"),
     month: (d: Date) => time.formatMonth(d, locale, zone),
     tick: (d: Date) => time.formatTick(d, locale, zone),
     duration: (s: number) => time.formatDuration(s, locale),

@@ -293,10 +293,10 @@ export const market = {
     read: "Newest reading",
     counts: {
       on_demand_prices: "On-demand prices",
-      on_demand_changed: "Of them changed",
+      on_demand_changed: "On-demand prices changed",
       doubted: "Not believed",
       spot_prices: "Spot prices",
-      spot_changed: "Of them changed",
+      spot_changed: "Spot prices changed",
       machines: "Machine types",
       commitments: "Commitments",
       commitments_skipped: "Commitments left out",

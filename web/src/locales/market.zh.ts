@@ -282,10 +282,10 @@ export const market: typeof english = {
     read: "最近一次读取",
     counts: {
       on_demand_prices: "按需价格",
-      on_demand_changed: "其中有变动",
+      on_demand_changed: "按需价格变动",
       doubted: "未采信",
       spot_prices: "竞价价格",
-      spot_changed: "其中有变动",
+      spot_changed: "竞价价格变动",
       machines: "机型",
       commitments: "承诺",
       commitments_skipped: "未纳入的承诺",

@@ -166,17 +166,16 @@ function ListTab({ add }: { add: React.ReactNode }) {
 
 function ExpiriesTab() {
   const { t } = useTranslation();
-  const f = useFormat();
   const query = useQuery(expiriesQuery(LOOK_AHEAD_DAYS));
   const now = query.data?.dataNow.getTime();
   const months = useMemo(() => {
     if (now === undefined) return [];
     const at = new Date(now);
     return Array.from({ length: MONTHS }, (_, i) => ({
-      from: startOfMonth(at, f.zone, i),
-      to: startOfMonth(at, f.zone, i + 1),
+      from: startOfMonth(at, "UTC", i),
+      to: startOfMonth(at, "UTC", i + 1),
     }));
-  }, [now, f.zone]);
+  }, [now]);
   return (
     <Gate
       query={query}
