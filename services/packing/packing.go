@@ -2,7 +2,7 @@
 // its answer can be. Pods that ask for the same are one shape with a count, offerings that another beats in everything are left out,
 // a linear program over whole-machine patterns (column generation) gives prices per shape, and those prices both guide the
 // rounding and certify a lower bound. The room is pure: same input, same bytes. It never sums money in floats: the program runs in
-// floats, but the bound and the cost are computed again in integers from what it found. See docs/packing.md and docs/adr/0015.
+// floats, but the bound and the cost are computed again in integers from what it found. See docs/packing.md and docs/adr/0018.
 package packing
 
 import (
