@@ -3,10 +3,16 @@ package packing
 // slots packs fractions onto the GPUs of one machine.
 type slots struct {
 	free  [maxGPUs]int32
+	asks  [64]ask // largest first
+	k     int
+	gpus  int32
 	steps int
 }
 
-// answers of pack
+// ask is n pods that each want so many thousandths of so many GPUs.
+type ask struct{ gpus, milli, n int32 }
+
+// answers of fit
 const (
 	gpusFit = iota
 	gpusDoNot
@@ -16,162 +22,172 @@ const (
 // fit tells whether the GPUs that items ask for can be given on a machine with gpus GPUs: every pod's GPUs are different ones, and
 // no GPU is promised beyond 1000 thousandths.
 func (s *slots) fit(p *problem, items []item, gpus int32) int {
-	type ask struct{ gpus, milli, n int32 }
-	var asks [64]ask
-	k := 0
+	s.k, s.gpus = 0, gpus
+	single := true
 	for _, it := range items {
 		sh := &p.shapes[it.shape]
 		if sh.gpus == 0 || it.n == 0 {
 			continue
 		}
 		if sh.milli == 1000 {
-			gpus -= sh.gpus * it.n
+			s.gpus -= sh.gpus * it.n
 			continue
 		}
-		if k == len(asks) {
+		if s.k == len(s.asks) {
 			return gpusUnknown
 		}
-		asks[k] = ask{sh.gpus, sh.milli, it.n}
-		k++
+		s.asks[s.k] = ask{sh.gpus, sh.milli, it.n}
+		s.k++
+		single = single && sh.gpus == 1
 	}
-	if gpus < 0 {
+	switch {
+	case s.gpus < 0:
 		return gpusDoNot
-	}
-	for i := 1; i < k; i++ { // largest first
-		for j := i; j > 0 && (asks[j].milli > asks[j-1].milli || (asks[j].milli == asks[j-1].milli && asks[j].gpus > asks[j-1].gpus)); j-- {
-			asks[j], asks[j-1] = asks[j-1], asks[j]
-		}
-	}
-	if k == 0 {
+	case s.k == 0:
 		return gpusFit
 	}
-	single := true
-	for _, a := range asks[:k] {
-		single = single && a.gpus == 1
+	s.order()
+	if s.firstFit() {
+		return gpusFit
 	}
-	for g := range gpus {
+	if single && s.tooMany() {
+		return gpusDoNot
+	}
+	s.clear()
+	s.steps = 120
+	return s.place(0, s.asks[0].n)
+}
+
+func (s *slots) order() {
+	for i := 1; i < s.k; i++ {
+		for j := i; j > 0 && (s.asks[j].milli > s.asks[j-1].milli || (s.asks[j].milli == s.asks[j-1].milli && s.asks[j].gpus > s.asks[j-1].gpus)); j-- {
+			s.asks[j], s.asks[j-1] = s.asks[j-1], s.asks[j]
+		}
+	}
+}
+
+func (s *slots) clear() {
+	for g := range s.gpus {
 		s.free[g] = 1000
 	}
-	fits := true
-first: // first fit, largest first, settles nearly all
-	for _, a := range asks[:k] {
+}
+
+// firstFit settles nearly all.
+func (s *slots) firstFit() bool {
+	s.clear()
+	for _, a := range s.asks[:s.k] {
 		for range a.n {
 			got := int32(0)
-			for g := int32(0); g < gpus && got < a.gpus; g++ {
+			for g := int32(0); g < s.gpus && got < a.gpus; g++ {
 				if s.free[g] >= a.milli {
 					s.free[g] -= a.milli
 					got++
 				}
 			}
 			if got < a.gpus {
-				fits = false
-				break first
+				return false
 			}
 		}
 	}
-	if fits {
-		return gpusFit
-	}
-	if single { // what cannot share a GPU needs one each, and what is left over must take the rest
-		for c := range asks[:k] {
-			alone, half, small, room := int32(0), int32(0), int32(0), int32(0)
-			for _, a := range asks[:c+1] {
-				switch {
-				case a.milli > 500 && a.milli > 1000-asks[c].milli:
-					alone += a.n
-				case a.milli > 500:
-					half += a.n
-					room += a.n * (1000 - a.milli)
-				default:
-					small += a.n * a.milli
-				}
-			}
-			need := alone + half
-			if small > room {
-				need += (small - room + 999) / 1000
-			}
-			if need > gpus {
-				return gpusDoNot
-			}
-		}
-	}
-	for g := range gpus {
-		s.free[g] = 1000
-	}
-	s.steps = 120
-	var place func(i int, left int32) int
-	place = func(i int, left int32) int {
-		for i < k && left == 0 {
-			i++
-			if i < k {
-				left = asks[i].n
-			}
-		}
-		if i >= k {
-			return gpusFit
-		}
-		if s.steps--; s.steps < 0 {
-			return gpusUnknown
-		}
-		a := asks[i]
-		if a.gpus > 1 {
-			return s.several(a.gpus, a.milli, gpus, func() int { return place(i, left-1) })
-		}
-		verdict, seen := gpusDoNot, int32(-1)
-		for { // tightest first, each level of room once
-			at := int32(-1)
-			for g := range gpus {
-				if f := s.free[g]; f >= a.milli && f > seen && (at < 0 || f < s.free[at]) {
-					at = g
-				}
-			}
-			if at < 0 {
-				return verdict
-			}
-			seen = s.free[at]
-			s.free[at] -= a.milli
-			v := place(i, left-1)
-			s.free[at] += a.milli
-			if v == gpusFit {
-				return v
-			}
-			if v == gpusUnknown {
-				verdict = v
-			}
-			if s.steps < 0 {
-				return gpusUnknown
-			}
-		}
-	}
-	return place(0, asks[0].n)
+	return true
 }
 
-// several takes n different GPUs, tightest first, and goes on; it does not try other choices, so its no is not a proof.
-func (s *slots) several(n, milli, gpus int32, next func() int) int {
-	taken := make([]int32, 0, n)
-	used := map[int32]bool{}
-	for range n {
+// tooMany tells that the asks need more GPUs than there are: those that the smallest asked for cannot join need one each, and what does
+// not fit beside the other large ones needs more (the bound of Martello and Toth). It holds for pods of one GPU each.
+func (s *slots) tooMany() bool {
+	for c := range s.asks[:s.k] {
+		alone, half, small, room := int32(0), int32(0), int32(0), int32(0)
+		for _, a := range s.asks[:c+1] {
+			switch {
+			case a.milli > 500 && a.milli > 1000-s.asks[c].milli:
+				alone += a.n
+			case a.milli > 500:
+				half += a.n
+				room += a.n * (1000 - a.milli)
+			default:
+				small += a.n * a.milli
+			}
+		}
+		need := alone + half
+		if small > room {
+			need += (small - room + 999) / 1000
+		}
+		if need > s.gpus {
+			return true
+		}
+	}
+	return false
+}
+
+// place gives GPUs to what is left of ask i and to those after it: the tightest first, each level of room once.
+func (s *slots) place(i int, left int32) int {
+	for i < s.k && left == 0 {
+		i++
+		if i < s.k {
+			left = s.asks[i].n
+		}
+	}
+	if i >= s.k {
+		return gpusFit
+	}
+	if s.steps--; s.steps < 0 {
+		return gpusUnknown
+	}
+	a := s.asks[i]
+	if a.gpus > 1 {
+		return s.several(i, left)
+	}
+	verdict, seen := gpusDoNot, int32(-1)
+	for {
 		at := int32(-1)
-		for g := range gpus {
-			if s.free[g] >= milli && !used[g] && (at < 0 || s.free[g] < s.free[at]) {
+		for g := range s.gpus {
+			if f := s.free[g]; f >= a.milli && f > seen && (at < 0 || f < s.free[at]) {
 				at = g
 			}
 		}
 		if at < 0 {
-			break
+			return verdict
+		}
+		seen = s.free[at]
+		s.free[at] -= a.milli
+		v := s.place(i, left-1)
+		s.free[at] += a.milli
+		if v == gpusFit {
+			return v
+		}
+		if v == gpusUnknown {
+			verdict = v
+		}
+		if s.steps < 0 {
+			return gpusUnknown
+		}
+	}
+}
+
+// several gives one pod different GPUs, the tightest first, and goes on; it does not try other choices, so its no is not a proof.
+func (s *slots) several(i int, left int32) int {
+	a := s.asks[i]
+	var taken []int32
+	used := map[int32]bool{}
+	for range a.gpus {
+		at := int32(-1)
+		for g := range s.gpus {
+			if s.free[g] >= a.milli && !used[g] && (at < 0 || s.free[g] < s.free[at]) {
+				at = g
+			}
+		}
+		if at < 0 {
+			return gpusUnknown
 		}
 		used[at] = true
 		taken = append(taken, at)
 	}
-	if int32(len(taken)) < n { //nolint:gosec // at most n
-		return gpusUnknown
-	}
 	for _, g := range taken {
-		s.free[g] -= milli
+		s.free[g] -= a.milli
 	}
-	v := next()
+	v := s.place(i, left-1)
 	for _, g := range taken {
-		s.free[g] += milli
+		s.free[g] += a.milli
 	}
 	if v == gpusDoNot {
 		v = gpusUnknown

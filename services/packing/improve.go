@@ -40,7 +40,8 @@ func (s *solver) rebuild(k int) {
 		return false
 	})
 	if best != nil {
-		s.best = append(kept, best...)
+		kept = append(kept, best...)
+		s.best = kept
 		s.cost = s.costOf(s.best)
 	}
 }

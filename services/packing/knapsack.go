@@ -147,8 +147,8 @@ func (k *pricer) best(j int, floor float64, steps int) (float64, []item, float64
 	}
 	k.cutShort = false
 	k.list(o)
-	all := append(k.whole[:0], k.picks...)
-	k.whole = all
+	k.whole = append(k.whole[:0], k.picks...)
+	all := k.whole
 	at := 0
 	for i := range all {
 		if 2*all[i].need[0] > o.cap[0] || 2*all[i].need[1] > o.cap[1] || (all[i].need[2] > 0 && 2*all[i].need[2] > o.cap[2]) {

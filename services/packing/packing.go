@@ -44,7 +44,6 @@ type Options struct {
 	NoCPUOnGPU bool        // pods without GPUs may not use machines with GPUs
 	Effort     int         // how long to improve, in units of about a tenth of the default; 0: the default (10)
 	Stop       func() bool // asked between steps; true ends the search with the best so far. nil: never
-	trace      func(what string, s *solver)
 }
 
 // Node is one machine of an answer with the pods on it.
@@ -66,11 +65,10 @@ type Answer struct {
 // Stats tells the size of the problem and the work that was done.
 type Stats struct {
 	Shapes    int
-	Offerings int // usable, after dominance
-	Columns   int // patterns generated
-	Rounds    int // of column generation
-	Moves     int // of local search
-	Proven    fleet.Money
+	Offerings int  // usable, after dominance
+	Columns   int  // patterns generated
+	Rounds    int  // of column generation
+	Moves     int  // of local search
 	Stopped   bool // cut short by Stop
 }
 
@@ -168,6 +166,6 @@ func (s *solver) answer() *Answer {
 	a.Bound = s.proof.bound(placed)
 	a.Proof = s.proof.export(p)
 	a.Stats = s.stats
-	a.Stats.Shapes, a.Stats.Offerings, a.Stats.Proven = len(p.shapes), len(p.offs), a.Bound
+	a.Stats.Shapes, a.Stats.Offerings = len(p.shapes), len(p.offs)
 	return a
 }

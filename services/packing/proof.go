@@ -125,7 +125,11 @@ func (k *pricer) certify(duals []float64, limit func(j int) int, found func(j in
 	}
 	k.filter()
 	worth := make([]int64, len(p.offs)) // upper bound on a machine's worth
-	num, den := int64(1), int64(1)      // the least price over worth
+	type share struct{ num, den int64 } // price over worth, at most one
+	scale := make([]share, len(p.shapes))
+	for i := range scale {
+		scale[i] = share{1, 1}
+	}
 	for j := range p.offs {
 		o := &p.offs[j]
 		steps := limit(j)
@@ -141,25 +145,24 @@ func (k *pricer) certify(duals []float64, limit func(j int) int, found func(j in
 			found(j, items)
 		}
 		worth[j] = int64(math.Ceil(max(top, v)*(1+1e-9))) + 1
-		if o.stock < 0 && worth[j] > int64(o.price) && mulLess(int64(o.price), den, num, worth[j]) {
-			num, den = int64(o.price), worth[j]
+		if o.stock >= 0 || worth[j] <= int64(o.price) {
+			continue
+		}
+		for i := range scale { // every shape the machine can hold is worth less, so that the machine is worth its price
+			if p.fitsAlone(&p.shapes[i], j) && mulLess(int64(o.price), scale[i].den, scale[i].num, worth[j]) {
+				scale[i] = share{int64(o.price), worth[j]}
+			}
 		}
 	}
 	t := new(big.Int)
-	n, d := big.NewInt(num), big.NewInt(den)
 	for i, v := range pr.value {
-		pr.value[i] = t.Quo(t.Mul(big.NewInt(v), n), d).Int64()
+		pr.value[i] = t.Quo(t.Mul(big.NewInt(v), big.NewInt(scale[i].num)), big.NewInt(scale[i].den)).Int64()
 	}
 	for j := range p.offs {
 		o := &p.offs[j]
-		if o.stock < 0 {
-			continue
-		}
-		t.Mul(big.NewInt(worth[j]), n)
-		t.Add(t, new(big.Int).Sub(d, big.NewInt(1)))
-		t.Quo(t, d)
-		if t.Sub(t, big.NewInt(int64(o.price))).Sign() > 0 {
-			pr.charge.Add(pr.charge, new(big.Int).Mul(t, big.NewInt(o.stock)))
+		if o.stock >= 0 && worth[j] > int64(o.price) {
+			t.SetInt64(worth[j] - int64(o.price))
+			pr.charge.Add(pr.charge, t.Mul(t, big.NewInt(o.stock)))
 		}
 	}
 	return pr

@@ -346,7 +346,7 @@ func (p *problem) classify(wants []*Pod) {
 				key[w] = 1
 			}
 		}
-		key[len(wants)] = byte(p.offs[j].share)
+		key[len(wants)] = byte(p.offs[j].share) //nolint:gosec // 0 or 1
 		c, ok := byKey[string(key)]
 		if !ok {
 			c = len(p.classes)

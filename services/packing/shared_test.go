@@ -2,29 +2,29 @@ package packing
 
 import (
 	"compress/gzip"
+	"encoding/csv"
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 )
 
-// The public instances are optional: PLIMSOLL_PACKING_DATA names their directory.
-func readFile[T any](t testing.TB, name string, read func(io.Reader) ([]T, error)) []T {
+// readFile reads a file of the public instances, which are optional: PLIMSOLL_PACKING_DATA names their directory.
+func readFile[T any](t *testing.T, dir, name string, read func(io.Reader) ([]T, error)) []T {
 	t.Helper()
-	dir := os.Getenv("PLIMSOLL_PACKING_DATA")
-	if dir == "" {
-		t.Skip("PLIMSOLL_PACKING_DATA is not set; it names a directory of packing instances")
+	path := filepath.Join(dir, name)
+	if _, err := os.Stat(path); err != nil {
+		path += ".gz"
 	}
-	f, err := os.Open(filepath.Join(dir, name))
+	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
 	var r io.Reader = f
-	if strings.HasSuffix(name, ".gz") {
+	if strings.HasSuffix(path, ".gz") {
 		if r, err = gzip.NewReader(f); err != nil {
 			t.Fatal(err)
 		}
@@ -36,31 +36,35 @@ func readFile[T any](t testing.TB, name string, read func(io.Reader) ([]T, error
 	return out
 }
 
-// TestTry follows one instance: PF and CF name its files.
-func cpuMS() float64 {
-	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e6
-}
-
-func TestTry(t *testing.T) {
-	pf, cf := os.Getenv("PF"), os.Getenv("CF")
-	if pf == "" {
-		t.Skip()
+func TestPublicInstancesAreNeverWorseThanTheBestKnownByAHundredth(t *testing.T) {
+	dir := os.Getenv("PLIMSOLL_PACKING_DATA")
+	if dir == "" {
+		t.Skip("PLIMSOLL_PACKING_DATA is not set; it names a directory with pods_*.csv, catalog_*.csv and best_known.csv")
 	}
-	pods, offs := readFile(t, pf, ReadPods), readFile(t, cf, ReadOfferings)
-	start := time.Now()
-	base := cpuMS()
-	opts := Options{ShareGPUs: os.Getenv("SHARE") != "", NoCPUOnGPU: os.Getenv("BAN") != ""}
-	opts.trace = func(what string, s *solver) {
-		t.Logf("%8.0fms %-10s lp %.3f proof %.3f best %.3f (%.4f) rounds %d cols %d moves %d", cpuMS()-base, what, s.lp, s.proofValue(), s.cost, s.cost/max(1e-9, s.proofValue()), s.stats.Rounds, s.stats.Columns, s.stats.Moves)
-	}
-	a, err := Pack(pods, offs, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("cost %s bound %s gap %.4f unplaced %d nodes %d stats %+v in %v", a.Cost, a.Bound, a.Gap(), len(a.Unplaced), len(a.Nodes), a.Stats, time.Since(start))
-	if err := Check(pods, offs, opts, a); err != nil {
-		t.Error(err)
+	known := readFile(t, dir, "best_known.csv", func(r io.Reader) ([][]string, error) { return csv.NewReader(r).ReadAll() })
+	for _, k := range known[1:] {
+		t.Run(k[0]+" on "+k[1], func(t *testing.T) {
+			pods, offs := readFile(t, dir, k[0], ReadPods), readFile(t, dir, k[1], ReadOfferings)
+			best, err := strconv.ParseFloat(k[3], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, opts := range []Options{{}, {NoCPUOnGPU: true}} {
+				a, err := Pack(pods, offs, opts)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := Check(pods, offs, opts, a); err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("ban %v: cost %s, bound %s, gap %.4f, best known %.4f, %+v", opts.NoCPUOnGPU, a.Cost, a.Bound, a.Gap(), best, a.Stats)
+				if len(pods) >= 2000 && a.Gap() > 0.02 {
+					t.Errorf("ban %v: %.4f above the bound", opts.NoCPUOnGPU, a.Gap())
+				}
+				if !opts.NoCPUOnGPU && (a.Cost.Float() > 1.01*best || a.Bound.Float() > best) {
+					t.Errorf("cost %s, bound %s; best known %f", a.Cost, a.Bound, best)
+				}
+			}
+		})
 	}
 }

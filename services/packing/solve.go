@@ -25,7 +25,6 @@ type solver struct {
 	cost   float64 // of best
 	duals  []float64
 	proof  proof
-	lp     float64
 	stats  Stats
 	random uint64
 	hot    []int // offerings worth pricing while diving
@@ -63,21 +62,16 @@ func (s *solver) solve() {
 	demand := s.demand()
 	lp, rows := s.master(demand)
 	s.duals = append([]float64(nil), lp.y[:lp.cover]...)
-	s.trace("start")
 	bins, short := s.greedy(s.duals, demand, 30)
 	s.offer(bins, short)
 	s.addBins(lp, rows, bins)
-	s.trace("greedy")
 	s.generate(lp, rows)
-	s.trace("generate")
 	if !s.stop() {
 		s.dive(lp, rows)
 	}
-	s.trace("dive")
 	if !s.stop() {
 		s.improve()
 	}
-	s.trace("improve")
 }
 
 func (s *solver) demand() []int32 {
@@ -86,12 +80,6 @@ func (s *solver) demand() []int32 {
 		d[i] = int32(s.p.shapes[i].count) //nolint:gosec // bounded by maxPods
 	}
 	return d
-}
-
-func (s *solver) trace(what string) {
-	if s.p.opts.trace != nil {
-		s.p.opts.trace(what, s)
-	}
 }
 
 // offer takes a packing if it leaves fewer pods out, or as many for less.
@@ -290,10 +278,8 @@ func (s *solver) generate(lp *master, r *rows) {
 		lp.prune(4000)
 	}
 	s.duals = full
-	s.lp = lp.value()
 	s.prove(lp, r, full)
 	s.choose(lp, r)
-	s.lp = lp.value()
 }
 
 // prove makes the proof, adding the patterns that stand against it and trying again while that helps. It looks between the
