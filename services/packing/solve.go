@@ -66,8 +66,14 @@ func (s *solver) solve() {
 	s.offer(bins, short)
 	s.addBins(lp, rows, bins)
 	s.generate(lp, rows)
-	if !s.stop() {
-		s.dive(lp, rows)
+	for range 2 { // a good packing first, then the proof, whose last patterns may better it
+		s.choose(lp, rows)
+		if !s.stop() {
+			s.dive(lp, rows)
+		}
+		if s.proofValue() == 0 {
+			s.prove(lp, rows, s.duals)
+		}
 	}
 	if !s.stop() {
 		s.improve()
@@ -180,7 +186,7 @@ func (s *solver) column(j int, items []item, r *rows) (column, bool) {
 	return c, true
 }
 
-// generate adds patterns to the linear program until none helps, and proves a bound from its duals.
+// generate adds patterns to the linear program until hardly any helps, and leaves its duals.
 func (s *solver) generate(lp *master, r *rows) {
 	p := s.p
 	price := make([]float64, len(p.shapes)) // smoothed duals by which patterns are sought
@@ -229,7 +235,7 @@ func (s *solver) generate(lp *master, r *rows) {
 				}
 			}
 			for j := range p.offs {
-				if (steps[j] > 3000) != dearly || (idle[j] > 2 && (round+j)%4 != 0 && smooth > 0) {
+				if (dearly && s.stop()) || (steps[j] > 3000) != dearly || (idle[j] > 2 && (round+j)%4 != 0 && smooth > 0) {
 					continue
 				}
 				target := p.offs[j].cost
@@ -278,8 +284,6 @@ func (s *solver) generate(lp *master, r *rows) {
 		lp.prune(4000)
 	}
 	s.duals = full
-	s.prove(lp, r, full)
-	s.choose(lp, r)
 }
 
 // prove makes the proof, adding the patterns that stand against it and trying again while that helps. It looks between the
@@ -328,7 +332,11 @@ func (s *solver) certifyAt(full []float64, lp *master, r *rows) {
 }
 
 // most is the limit of steps for an offering: steps that also place fractions on GPUs take ten times as long.
+// After a stop the search is short: a looser bound, but soon.
 func (s *solver) most(steps, j int) int {
+	if s.stop() {
+		return 200
+	}
 	if s.p.offs[j].share == 1 {
 		return steps / 10
 	}
