@@ -328,14 +328,14 @@ func apportion(total int64, weights []int64, sum int64) []int64 {
 // mulDiv is a*b/c rounded half up, of numbers that are not negative. What leaves the range is the largest number there is: then two
 // inputs contradict each other, and the checker says so.
 func mulDiv(a, b, c int64) int64 {
-	divisor := uint64(c)                                       //nolint:gosec // positive
-	hi, lo := bits.Mul64(uint64(max(a, 0)), uint64(max(b, 0))) //nolint:gosec // not negative
+	divisor := uint64(c) //nolint:gosec // positive
+	hi, lo := bits.Mul64(uint64(max(a, 0)), uint64(max(b, 0)))
 	lo, carry := bits.Add64(lo, divisor/2, 0)
 	if hi += carry; hi >= divisor {
 		return math.MaxInt64
 	}
 	q, _ := bits.Div64(hi, lo, divisor)
-	return int64(min(q, math.MaxInt64)) //nolint:gosec // bounded
+	return int64(min(q, math.MaxInt64))
 }
 
 // nano writes nano-units with nine places.
