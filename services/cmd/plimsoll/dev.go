@@ -26,6 +26,7 @@ import (
 	"plimsoll.dev/services/devdb"
 	"plimsoll.dev/services/fleet"
 	"plimsoll.dev/services/httpapi"
+	"plimsoll.dev/services/market"
 	"plimsoll.dev/services/store"
 )
 
@@ -35,6 +36,7 @@ type devFlags struct {
 	data  string
 	agent string
 	trace string
+	spot  string
 	days  int
 	speed float64
 	seed  uint64
@@ -57,6 +59,7 @@ func devCommand(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	set.StringVar(&f.data, "data", "", "directory of the database and the sign-in (default .data)")
 	set.StringVar(&f.agent, "agent", "", "path of the plimsoll-agent binary (default: beside this one)")
 	set.StringVar(&f.trace, "trace", "", "recorded traffic for the chat model: Azure LLM CSV or ServeGen rates, plain or .gz")
+	set.StringVar(&f.spot, "spot", "", "recorded Spot prices to import instead of made-up ones: CSV, plain or .gz")
 	set.IntVar(&f.days, "days", 14, "days of history to play before going live, 0 to 30")
 	set.Float64Var(&f.speed, "speed", 1, "how fast the demo cluster's time runs, 1 to 600")
 	set.Uint64Var(&f.seed, "seed", 1, "seed of the demo cluster")
@@ -138,6 +141,12 @@ func runDev(ctx context.Context, f devFlags, log *slog.Logger, stdout io.Writer)
 	tenant, err := devTenant(ctx, svc.db, keys)
 	if err != nil {
 		return errors.Join(err, endParts(stopParts, group))
+	}
+	if f.spot != "" {
+		opt := store.SpotWriteOptions{Source: filepath.Base(f.spot), Prices: market.Catalogue()}
+		if err := importFile(ctx, svc.db, f.spot, opt, stdout); err != nil {
+			return errors.Join(fmt.Errorf("%s: nothing of it was imported: %w", f.spot, err), endParts(stopParts, group))
+		}
 	}
 	if f.demo {
 		err = devDemo(ctx, parts, group, f, svc, tenant, dir, base, demo, stdout)
