@@ -17,7 +17,7 @@ import (
 
 const (
 	maxForwards       = 16               // entries of X-Forwarded-For that are read
-	enrolmentsAMinute = 60               // of one address: an estate's agents may start at once behind one address
+	enrolmentsAMinute = 60               // of one address, unless configured: an estate's agents may start at once behind one address
 	strangersAMinute  = 120              // requests with a credential that is not ours, of one address
 	unaryBodyDeadline = 30 * time.Second // for the body of an agent's call, which is read before it is known who calls
 )
@@ -72,7 +72,11 @@ func sourceOf(remote string) string { return httprate.CanonicalizeIP(addressOf(r
 // who calls.
 func (s *Server) guardCalls(next http.Handler) http.Handler {
 	refuse := connect.NewErrorWriter()
-	limited := httprate.LimitBy(enrolmentsAMinute, time.Minute,
+	perMinute := s.cfg.EnrolmentsPerMinute
+	if perMinute == 0 {
+		perMinute = enrolmentsAMinute
+	}
+	limited := httprate.LimitBy(perMinute, time.Minute,
 		func(r *http.Request) (string, error) { return sourceOf(r.RemoteAddr), nil },
 		httprate.WithLimitHandler(func(w http.ResponseWriter, r *http.Request) {
 			_ = refuse.Write(w, r, connect.NewError(connect.CodeResourceExhausted, errors.New("too many enrolments from this address; try again later")))

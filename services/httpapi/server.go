@@ -40,6 +40,8 @@ type Config struct {
 	SendDeadline time.Duration
 	// RequestsPerMinute bounds what one principal may ask of the REST API. Default 600.
 	RequestsPerMinute int
+	// EnrolmentsPerMinute bounds how often one address may try to enrol an agent. Default 60.
+	EnrolmentsPerMinute int
 	// TrustedProxies are the networks whose proxies say in X-Forwarded-For for whom they ask. Default none: the address of the
 	// connection counts, and behind a proxy all people share one.
 	TrustedProxies []netip.Prefix

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 
 	"plimsoll.dev/services/auth"
@@ -14,9 +15,11 @@ import (
 // config is what the processes of the service need to know. Each field names its environment variable.
 type config struct {
 	databaseURL string // PLIMSOLL_DATABASE_URL: the service role
-	listen      string // PLIMSOLL_LISTEN, default ":8080"
-	publicURL   string // PLIMSOLL_PUBLIC_URL, default "http://localhost:8080": how people and agents reach the service
-	secretKey   []byte // PLIMSOLL_SECRET_KEY: 32 bytes in base64; seals keys and webhook secrets at rest
+	// PLIMSOLL_ENROLMENTS_PER_MINUTE: agents that may enrol from one address in a minute; raise it to bring up a large estate at once. Default 60.
+	enrolments int
+	listen     string // PLIMSOLL_LISTEN, default ":8080"
+	publicURL  string // PLIMSOLL_PUBLIC_URL, default "http://localhost:8080": how people and agents reach the service
+	secretKey  []byte // PLIMSOLL_SECRET_KEY: 32 bytes in base64; seals keys and webhook secrets at rest
 	// PLIMSOLL_WEBHOOK_ALLOW: comma-separated CIDRs of private networks that webhooks may reach. Default none.
 	webhookAllow []netip.Prefix
 	// PLIMSOLL_TRUSTED_PROXIES: comma-separated CIDRs of the proxies whose X-Forwarded-For is believed. Default none.
@@ -47,6 +50,11 @@ func configFromEnv() (config, error) {
 	}
 	if c.clouds, err = readClouds(); err != nil {
 		return c, err
+	}
+	if text := os.Getenv("PLIMSOLL_ENROLMENTS_PER_MINUTE"); text != "" {
+		if c.enrolments, err = strconv.Atoi(text); err != nil || c.enrolments < 1 || c.enrolments > 100_000 {
+			return c, fleet.Errorf(fleet.CodeInvalid, "PLIMSOLL_ENROLMENTS_PER_MINUTE: %q is not 1 to 100000", text)
+		}
 	}
 	c.log, err = newLog(os.Getenv("PLIMSOLL_LOG_LEVEL"))
 	return c, err

@@ -112,7 +112,7 @@ func startTestService(t *testing.T, ctx context.Context) (*service, string) {
 	_, _ = rand.Read(secret)
 	level := slog.LevelWarn
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
-	svc, err := newService(ctx, config{databaseURL: d.ServiceURL, publicURL: base, secretKey: secret, log: log}, nil)
+	svc, err := newService(ctx, config{databaseURL: d.ServiceURL, publicURL: base, secretKey: secret, log: log, enrolments: 5000}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func newService(ctx context.Context, cfg config, demo httpapi.DemoControl) (*ser
 	if err != nil {
 		return nil, err
 	}
-	s.door = httpapi.New(httpapi.Config{Version: version(), PublicURL: cfg.publicURL, Dashboard: dashboard, TrustedProxies: cfg.trustedProxies}, httpapi.Deps{
+	s.door = httpapi.New(httpapi.Config{Version: version(), PublicURL: cfg.publicURL, Dashboard: dashboard, TrustedProxies: cfg.trustedProxies, EnrolmentsPerMinute: cfg.enrolments}, httpapi.Deps{
 		DB: db, Queue: s.queue, Keys: s.keys, Sealer: s.sealer, Log: cfg.log, Registry: s.registry, Demo: demo,
 		Addresses: notify.New(notify.Config{Allow: cfg.webhookAllow}), Prices: s.prices.Book, Clouds: s.clouds,
 	})
