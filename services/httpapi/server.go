@@ -38,7 +38,7 @@ type Config struct {
 	MaxReportBytes int
 	// SendDeadline is how long an agent or a live dashboard may take nothing of what it is sent. Default 20 s.
 	SendDeadline time.Duration
-	// RequestsPerMinute bounds what one principal may ask of the REST API. Default 600.
+	// RequestsPerMinute bounds what one principal may ask of the REST API. Default 2400.
 	RequestsPerMinute int
 	// EnrolmentsPerMinute bounds how often one address may try to enrol an agent. Default 60.
 	EnrolmentsPerMinute int
