@@ -63,9 +63,6 @@ func (p Presented) Matches(hash []byte) bool {
 	return subtle.ConstantTimeCompare(p.hash[:], hash) == 1
 }
 
-// IsAPIKey says whether a bearer token is meant to be an API key, as opposed to an agent's JWT.
-func IsAPIKey(token string) bool { return strings.HasPrefix(token, apiKeyPrefix) }
-
 // ParseAPIKey reads an API key. A malformed one is unauthorized.
 func ParseAPIKey(token string) (Presented, error) { return parseSecret(apiKeyPrefix, token) }
 

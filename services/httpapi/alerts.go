@@ -45,16 +45,11 @@ func (s *Server) listAlerts(ctx context.Context, p auth.Principal, in *struct {
 			NextCursor string  `json:"next_cursor,omitempty"`
 		}
 	}{}
-	var after store.Position
-	if in.Cursor != "" {
-		if err := decodeCursor(in.Cursor, &after); err != nil {
-			return nil, err
-		}
-		if err := cursorID(after.ID); err != nil {
-			return nil, err
-		}
+	after, err := positionOf(in.Cursor)
+	if err != nil {
+		return nil, err
 	}
-	err := s.deps.DB.Tenant(ctx, p.Tenant, func(tx *store.Tx) error {
+	err = s.deps.DB.Tenant(ctx, p.Tenant, func(tx *store.Tx) error {
 		list, err := store.Alerts(ctx, tx, store.AlertFilter{OnlyOpen: in.Open, Kind: in.Kind, After: after, Limit: in.Limit + 1})
 		if len(list) > in.Limit {
 			list = list[:in.Limit]

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"plimsoll.dev/services/fleet"
+	"plimsoll.dev/services/store"
 )
 
 // Money is an exact amount: a decimal string with up to nine places, so that no client rounds it by reading it.
@@ -63,4 +64,15 @@ func badCursor(err error) error {
 		return &fleet.Error{Code: fleet.CodeInvalid, Message: "this cursor is not one that a list gave", Field: "query.cursor", Err: err}
 	}
 	return nil
+}
+
+// positionOf reads the cursor of a list that goes on by time and id; none is its beginning.
+func positionOf(cursor string) (after store.Position, err error) {
+	if cursor == "" {
+		return after, nil
+	}
+	if err := decodeCursor(cursor, &after); err != nil {
+		return after, err
+	}
+	return after, cursorID(after.ID)
 }

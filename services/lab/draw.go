@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"sort"
@@ -278,9 +277,4 @@ func (s *Source) Work(c *Client, from, to int) float64 {
 		sum += w.Rate * rateWindow * (t.Input.Mean/s.Replica.PromptPerSecond + t.Output.Mean/s.Replica.OutputPerSecond)
 	}
 	return sum / float64(to-from)
-}
-
-// String names the source in reports.
-func (s *Source) String() string {
-	return fmt.Sprintf("%s: %d clients, %.4g of the requests, seed %d", s.Name, len(s.Clients), s.Keep, s.Seed)
 }
