@@ -593,6 +593,7 @@ type StreamResponse struct {
 	//	*StreamResponse_Plan
 	//	*StreamResponse_Config
 	//	*StreamResponse_Credential
+	//	*StreamResponse_Standing
 	Message       isStreamResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -689,6 +690,15 @@ func (x *StreamResponse) GetCredential() *Credential {
 	return nil
 }
 
+func (x *StreamResponse) GetStanding() *Standing {
+	if x != nil {
+		if x, ok := x.Message.(*StreamResponse_Standing); ok {
+			return x.Standing
+		}
+	}
+	return nil
+}
+
 type isStreamResponse_Message interface {
 	isStreamResponse_Message()
 }
@@ -717,6 +727,10 @@ type StreamResponse_Credential struct {
 	Credential *Credential `protobuf:"bytes,6,opt,name=credential,proto3,oneof"`
 }
 
+type StreamResponse_Standing struct {
+	Standing *Standing `protobuf:"bytes,7,opt,name=standing,proto3,oneof"`
+}
+
 func (*StreamResponse_HelloAck) isStreamResponse_Message() {}
 
 func (*StreamResponse_Ack) isStreamResponse_Message() {}
@@ -728,6 +742,8 @@ func (*StreamResponse_Plan) isStreamResponse_Message() {}
 func (*StreamResponse_Config) isStreamResponse_Message() {}
 
 func (*StreamResponse_Credential) isStreamResponse_Message() {}
+
+func (*StreamResponse_Standing) isStreamResponse_Message() {}
 
 type PushRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2856,6 +2872,254 @@ func (x *Config) GetFrameSeconds() int32 {
 	return 0
 }
 
+// Standing is what holds now, told again while it holds, whether or not there is anything to do. The agent answers others from it
+// (KEDA, Cluster Autoscaler) and never after valid_until_ms. Each one replaces the one before.
+type Standing struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AtMs          int64                  `protobuf:"varint,1,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`                           // in the cluster's data time
+	ValidUntilMs  int64                  `protobuf:"varint,2,opt,name=valid_until_ms,json=validUntilMs,proto3" json:"valid_until_ms,omitempty"` // the same clock; at most an hour after at_ms
+	Generation    uint64                 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`                           // of the newest plan; an older one than the agent has seen is ignored
+	Targets       []*Target              `protobuf:"bytes,4,rep,name=targets,proto3" json:"targets,omitempty"`
+	Offerings     []*OfferingPrice       `protobuf:"bytes,5,rep,name=offerings,proto3" json:"offerings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Standing) Reset() {
+	*x = Standing{}
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Standing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Standing) ProtoMessage() {}
+
+func (x *Standing) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Standing.ProtoReflect.Descriptor instead.
+func (*Standing) Descriptor() ([]byte, []int) {
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *Standing) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+func (x *Standing) GetValidUntilMs() int64 {
+	if x != nil {
+		return x.ValidUntilMs
+	}
+	return 0
+}
+
+func (x *Standing) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Standing) GetTargets() []*Target {
+	if x != nil {
+		return x.Targets
+	}
+	return nil
+}
+
+func (x *Standing) GetOfferings() []*OfferingPrice {
+	if x != nil {
+		return x.Offerings
+	}
+	return nil
+}
+
+// Target is the replica count that the service wants for a workload.
+type Target struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Workload      string                 `protobuf:"bytes,1,opt,name=workload,proto3" json:"workload,omitempty"` // key
+	Replicas      int32                  `protobuf:"varint,2,opt,name=replicas,proto3" json:"replicas,omitempty"`
+	Min           int32                  `protobuf:"varint,3,opt,name=min,proto3" json:"min,omitempty"` // bounds of the policy
+	Max           int32                  `protobuf:"varint,4,opt,name=max,proto3" json:"max,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Target) Reset() {
+	*x = Target{}
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Target) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Target) ProtoMessage() {}
+
+func (x *Target) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Target.ProtoReflect.Descriptor instead.
+func (*Target) Descriptor() ([]byte, []int) {
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *Target) GetWorkload() string {
+	if x != nil {
+		return x.Workload
+	}
+	return ""
+}
+
+func (x *Target) GetReplicas() int32 {
+	if x != nil {
+		return x.Replicas
+	}
+	return 0
+}
+
+func (x *Target) GetMin() int32 {
+	if x != nil {
+		return x.Min
+	}
+	return 0
+}
+
+func (x *Target) GetMax() int32 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+// OfferingPrice is what a machine of an offering costs now: the effective price, after commitments, and how sure it is to be had.
+type OfferingPrice struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Region            string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"`
+	Zone              string                 `protobuf:"bytes,2,opt,name=zone,proto3" json:"zone,omitempty"` // empty: every zone of the region
+	InstanceType      string                 `protobuf:"bytes,3,opt,name=instance_type,json=instanceType,proto3" json:"instance_type,omitempty"`
+	Purchase          string                 `protobuf:"bytes,4,opt,name=purchase,proto3" json:"purchase,omitempty"`                                                 // on_demand, spot, reserved
+	HourNano          int64                  `protobuf:"varint,5,opt,name=hour_nano,json=hourNano,proto3" json:"hour_nano,omitempty"`                                // nano-dollars a machine-hour; unset or not positive: unknown, the offering is not ranked
+	HazardPerHour     float64                `protobuf:"fixed64,6,opt,name=hazard_per_hour,json=hazardPerHour,proto3" json:"hazard_per_hour,omitempty"`              // chance to be interrupted within an hour, 0..1
+	StockOut          float64                `protobuf:"fixed64,7,opt,name=stock_out,json=stockOut,proto3" json:"stock_out,omitempty"`                               // chance that a request for it now is not served, 0..1
+	StockedOutUntilMs int64                  `protobuf:"varint,8,opt,name=stocked_out_until_ms,json=stockedOutUntilMs,proto3" json:"stocked_out_until_ms,omitempty"` // seen empty: not to be asked before this; 0: not seen
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *OfferingPrice) Reset() {
+	*x = OfferingPrice{}
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OfferingPrice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OfferingPrice) ProtoMessage() {}
+
+func (x *OfferingPrice) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OfferingPrice.ProtoReflect.Descriptor instead.
+func (*OfferingPrice) Descriptor() ([]byte, []int) {
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *OfferingPrice) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *OfferingPrice) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *OfferingPrice) GetInstanceType() string {
+	if x != nil {
+		return x.InstanceType
+	}
+	return ""
+}
+
+func (x *OfferingPrice) GetPurchase() string {
+	if x != nil {
+		return x.Purchase
+	}
+	return ""
+}
+
+func (x *OfferingPrice) GetHourNano() int64 {
+	if x != nil {
+		return x.HourNano
+	}
+	return 0
+}
+
+func (x *OfferingPrice) GetHazardPerHour() float64 {
+	if x != nil {
+		return x.HazardPerHour
+	}
+	return 0
+}
+
+func (x *OfferingPrice) GetStockOut() float64 {
+	if x != nil {
+		return x.StockOut
+	}
+	return 0
+}
+
+func (x *OfferingPrice) GetStockedOutUntilMs() int64 {
+	if x != nil {
+		return x.StockedOutUntilMs
+	}
+	return 0
+}
+
 var File_plimsoll_agent_v1_agent_proto protoreflect.FileDescriptor
 
 const file_plimsoll_agent_v1_agent_proto_rawDesc = "" +
@@ -2901,7 +3165,7 @@ const file_plimsoll_agent_v1_agent_proto_rawDesc = "" +
 	"\rStreamRequest\x120\n" +
 	"\x05hello\x18\x01 \x01(\v2\x18.plimsoll.agent.v1.HelloH\x00R\x05hello\x123\n" +
 	"\x06report\x18\x02 \x01(\v2\x19.plimsoll.agent.v1.ReportH\x00R\x06reportB\t\n" +
-	"\amessage\"\xdd\x02\n" +
+	"\amessage\"\x98\x03\n" +
 	"\x0eStreamResponse\x12:\n" +
 	"\thello_ack\x18\x01 \x01(\v2\x1b.plimsoll.agent.v1.HelloAckH\x00R\bhelloAck\x12*\n" +
 	"\x03ack\x18\x02 \x01(\v2\x16.plimsoll.agent.v1.AckH\x00R\x03ack\x123\n" +
@@ -2910,7 +3174,8 @@ const file_plimsoll_agent_v1_agent_proto_rawDesc = "" +
 	"\x06config\x18\x05 \x01(\v2\x19.plimsoll.agent.v1.ConfigH\x00R\x06config\x12?\n" +
 	"\n" +
 	"credential\x18\x06 \x01(\v2\x1d.plimsoll.agent.v1.CredentialH\x00R\n" +
-	"credentialB\t\n" +
+	"credential\x129\n" +
+	"\bstanding\x18\a \x01(\v2\x1b.plimsoll.agent.v1.StandingH\x00R\bstandingB\t\n" +
 	"\amessage\"r\n" +
 	"\vPushRequest\x12.\n" +
 	"\x05hello\x18\x01 \x01(\v2\x18.plimsoll.agent.v1.HelloR\x05hello\x123\n" +
@@ -3107,7 +3372,29 @@ const file_plimsoll_agent_v1_agent_proto_rawDesc = "" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x16\n" +
 	"\x06frozen\x18\x02 \x01(\bR\x06frozen\x12%\n" +
 	"\x0esample_seconds\x18\x03 \x01(\x05R\rsampleSeconds\x12#\n" +
-	"\rframe_seconds\x18\x04 \x01(\x05R\fframeSeconds*\xa9\x01\n" +
+	"\rframe_seconds\x18\x04 \x01(\x05R\fframeSeconds\"\xda\x01\n" +
+	"\bStanding\x12\x13\n" +
+	"\x05at_ms\x18\x01 \x01(\x03R\x04atMs\x12$\n" +
+	"\x0evalid_until_ms\x18\x02 \x01(\x03R\fvalidUntilMs\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x03 \x01(\x04R\n" +
+	"generation\x123\n" +
+	"\atargets\x18\x04 \x03(\v2\x19.plimsoll.agent.v1.TargetR\atargets\x12>\n" +
+	"\tofferings\x18\x05 \x03(\v2 .plimsoll.agent.v1.OfferingPriceR\tofferings\"d\n" +
+	"\x06Target\x12\x1a\n" +
+	"\bworkload\x18\x01 \x01(\tR\bworkload\x12\x1a\n" +
+	"\breplicas\x18\x02 \x01(\x05R\breplicas\x12\x10\n" +
+	"\x03min\x18\x03 \x01(\x05R\x03min\x12\x10\n" +
+	"\x03max\x18\x04 \x01(\x05R\x03max\"\x8f\x02\n" +
+	"\rOfferingPrice\x12\x16\n" +
+	"\x06region\x18\x01 \x01(\tR\x06region\x12\x12\n" +
+	"\x04zone\x18\x02 \x01(\tR\x04zone\x12#\n" +
+	"\rinstance_type\x18\x03 \x01(\tR\finstanceType\x12\x1a\n" +
+	"\bpurchase\x18\x04 \x01(\tR\bpurchase\x12\x1b\n" +
+	"\thour_nano\x18\x05 \x01(\x03R\bhourNano\x12&\n" +
+	"\x0fhazard_per_hour\x18\x06 \x01(\x01R\rhazardPerHour\x12\x1b\n" +
+	"\tstock_out\x18\a \x01(\x01R\bstockOut\x12/\n" +
+	"\x14stocked_out_until_ms\x18\b \x01(\x03R\x11stockedOutUntilMs*\xa9\x01\n" +
 	"\n" +
 	"RejectCode\x12\x1b\n" +
 	"\x17REJECT_CODE_UNSPECIFIED\x10\x00\x12\x19\n" +
@@ -3136,7 +3423,7 @@ func file_plimsoll_agent_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_agent_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_plimsoll_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_plimsoll_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_plimsoll_agent_v1_agent_proto_goTypes = []any{
 	(RejectCode)(0),             // 0: plimsoll.agent.v1.RejectCode
 	(*EnrolRequest)(nil),        // 1: plimsoll.agent.v1.EnrolRequest
@@ -3173,9 +3460,12 @@ var file_plimsoll_agent_v1_agent_proto_goTypes = []any{
 	(*Plan)(nil),                // 32: plimsoll.agent.v1.Plan
 	(*Action)(nil),              // 33: plimsoll.agent.v1.Action
 	(*Config)(nil),              // 34: plimsoll.agent.v1.Config
-	nil,                         // 35: plimsoll.agent.v1.Node.LabelsEntry
-	nil,                         // 36: plimsoll.agent.v1.Pod.LabelsEntry
-	nil,                         // 37: plimsoll.agent.v1.Workload.LabelsEntry
+	(*Standing)(nil),            // 35: plimsoll.agent.v1.Standing
+	(*Target)(nil),              // 36: plimsoll.agent.v1.Target
+	(*OfferingPrice)(nil),       // 37: plimsoll.agent.v1.OfferingPrice
+	nil,                         // 38: plimsoll.agent.v1.Node.LabelsEntry
+	nil,                         // 39: plimsoll.agent.v1.Pod.LabelsEntry
+	nil,                         // 40: plimsoll.agent.v1.Workload.LabelsEntry
 }
 var file_plimsoll_agent_v1_agent_proto_depIdxs = []int32{
 	6,  // 0: plimsoll.agent.v1.Hello.limits:type_name -> plimsoll.agent.v1.Limits
@@ -3187,46 +3477,49 @@ var file_plimsoll_agent_v1_agent_proto_depIdxs = []int32{
 	32, // 6: plimsoll.agent.v1.StreamResponse.plan:type_name -> plimsoll.agent.v1.Plan
 	34, // 7: plimsoll.agent.v1.StreamResponse.config:type_name -> plimsoll.agent.v1.Config
 	16, // 8: plimsoll.agent.v1.StreamResponse.credential:type_name -> plimsoll.agent.v1.Credential
-	5,  // 9: plimsoll.agent.v1.PushRequest.hello:type_name -> plimsoll.agent.v1.Hello
-	17, // 10: plimsoll.agent.v1.PushRequest.reports:type_name -> plimsoll.agent.v1.Report
-	13, // 11: plimsoll.agent.v1.PushResponse.hello_ack:type_name -> plimsoll.agent.v1.HelloAck
-	8,  // 12: plimsoll.agent.v1.PushResponse.answers:type_name -> plimsoll.agent.v1.StreamResponse
-	5,  // 13: plimsoll.agent.v1.WatchRequest.hello:type_name -> plimsoll.agent.v1.Hello
-	8,  // 14: plimsoll.agent.v1.WatchResponse.message:type_name -> plimsoll.agent.v1.StreamResponse
-	0,  // 15: plimsoll.agent.v1.Reject.code:type_name -> plimsoll.agent.v1.RejectCode
-	18, // 16: plimsoll.agent.v1.Report.frame:type_name -> plimsoll.agent.v1.Frame
-	20, // 17: plimsoll.agent.v1.Report.observation:type_name -> plimsoll.agent.v1.Observation
-	23, // 18: plimsoll.agent.v1.Report.inventory:type_name -> plimsoll.agent.v1.Inventory
-	28, // 19: plimsoll.agent.v1.Report.events:type_name -> plimsoll.agent.v1.Events
-	30, // 20: plimsoll.agent.v1.Report.results:type_name -> plimsoll.agent.v1.ActionResults
-	19, // 21: plimsoll.agent.v1.Frame.series:type_name -> plimsoll.agent.v1.SeriesDef
-	21, // 22: plimsoll.agent.v1.Observation.workloads:type_name -> plimsoll.agent.v1.WorkloadObservation
-	22, // 23: plimsoll.agent.v1.WorkloadObservation.signals:type_name -> plimsoll.agent.v1.Signal
-	24, // 24: plimsoll.agent.v1.Inventory.nodes:type_name -> plimsoll.agent.v1.Node
-	25, // 25: plimsoll.agent.v1.Inventory.pods:type_name -> plimsoll.agent.v1.Pod
-	26, // 26: plimsoll.agent.v1.Inventory.workloads:type_name -> plimsoll.agent.v1.Workload
-	27, // 27: plimsoll.agent.v1.Inventory.writers:type_name -> plimsoll.agent.v1.Writer
-	35, // 28: plimsoll.agent.v1.Node.labels:type_name -> plimsoll.agent.v1.Node.LabelsEntry
-	36, // 29: plimsoll.agent.v1.Pod.labels:type_name -> plimsoll.agent.v1.Pod.LabelsEntry
-	37, // 30: plimsoll.agent.v1.Workload.labels:type_name -> plimsoll.agent.v1.Workload.LabelsEntry
-	29, // 31: plimsoll.agent.v1.Events.events:type_name -> plimsoll.agent.v1.Event
-	31, // 32: plimsoll.agent.v1.ActionResults.results:type_name -> plimsoll.agent.v1.ActionResult
-	33, // 33: plimsoll.agent.v1.Plan.actions:type_name -> plimsoll.agent.v1.Action
-	1,  // 34: plimsoll.agent.v1.AgentService.Enrol:input_type -> plimsoll.agent.v1.EnrolRequest
-	3,  // 35: plimsoll.agent.v1.AgentService.Refresh:input_type -> plimsoll.agent.v1.RefreshRequest
-	7,  // 36: plimsoll.agent.v1.AgentService.Stream:input_type -> plimsoll.agent.v1.StreamRequest
-	9,  // 37: plimsoll.agent.v1.AgentService.Push:input_type -> plimsoll.agent.v1.PushRequest
-	11, // 38: plimsoll.agent.v1.AgentService.Watch:input_type -> plimsoll.agent.v1.WatchRequest
-	2,  // 39: plimsoll.agent.v1.AgentService.Enrol:output_type -> plimsoll.agent.v1.EnrolResponse
-	4,  // 40: plimsoll.agent.v1.AgentService.Refresh:output_type -> plimsoll.agent.v1.RefreshResponse
-	8,  // 41: plimsoll.agent.v1.AgentService.Stream:output_type -> plimsoll.agent.v1.StreamResponse
-	10, // 42: plimsoll.agent.v1.AgentService.Push:output_type -> plimsoll.agent.v1.PushResponse
-	12, // 43: plimsoll.agent.v1.AgentService.Watch:output_type -> plimsoll.agent.v1.WatchResponse
-	39, // [39:44] is the sub-list for method output_type
-	34, // [34:39] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	35, // 9: plimsoll.agent.v1.StreamResponse.standing:type_name -> plimsoll.agent.v1.Standing
+	5,  // 10: plimsoll.agent.v1.PushRequest.hello:type_name -> plimsoll.agent.v1.Hello
+	17, // 11: plimsoll.agent.v1.PushRequest.reports:type_name -> plimsoll.agent.v1.Report
+	13, // 12: plimsoll.agent.v1.PushResponse.hello_ack:type_name -> plimsoll.agent.v1.HelloAck
+	8,  // 13: plimsoll.agent.v1.PushResponse.answers:type_name -> plimsoll.agent.v1.StreamResponse
+	5,  // 14: plimsoll.agent.v1.WatchRequest.hello:type_name -> plimsoll.agent.v1.Hello
+	8,  // 15: plimsoll.agent.v1.WatchResponse.message:type_name -> plimsoll.agent.v1.StreamResponse
+	0,  // 16: plimsoll.agent.v1.Reject.code:type_name -> plimsoll.agent.v1.RejectCode
+	18, // 17: plimsoll.agent.v1.Report.frame:type_name -> plimsoll.agent.v1.Frame
+	20, // 18: plimsoll.agent.v1.Report.observation:type_name -> plimsoll.agent.v1.Observation
+	23, // 19: plimsoll.agent.v1.Report.inventory:type_name -> plimsoll.agent.v1.Inventory
+	28, // 20: plimsoll.agent.v1.Report.events:type_name -> plimsoll.agent.v1.Events
+	30, // 21: plimsoll.agent.v1.Report.results:type_name -> plimsoll.agent.v1.ActionResults
+	19, // 22: plimsoll.agent.v1.Frame.series:type_name -> plimsoll.agent.v1.SeriesDef
+	21, // 23: plimsoll.agent.v1.Observation.workloads:type_name -> plimsoll.agent.v1.WorkloadObservation
+	22, // 24: plimsoll.agent.v1.WorkloadObservation.signals:type_name -> plimsoll.agent.v1.Signal
+	24, // 25: plimsoll.agent.v1.Inventory.nodes:type_name -> plimsoll.agent.v1.Node
+	25, // 26: plimsoll.agent.v1.Inventory.pods:type_name -> plimsoll.agent.v1.Pod
+	26, // 27: plimsoll.agent.v1.Inventory.workloads:type_name -> plimsoll.agent.v1.Workload
+	27, // 28: plimsoll.agent.v1.Inventory.writers:type_name -> plimsoll.agent.v1.Writer
+	38, // 29: plimsoll.agent.v1.Node.labels:type_name -> plimsoll.agent.v1.Node.LabelsEntry
+	39, // 30: plimsoll.agent.v1.Pod.labels:type_name -> plimsoll.agent.v1.Pod.LabelsEntry
+	40, // 31: plimsoll.agent.v1.Workload.labels:type_name -> plimsoll.agent.v1.Workload.LabelsEntry
+	29, // 32: plimsoll.agent.v1.Events.events:type_name -> plimsoll.agent.v1.Event
+	31, // 33: plimsoll.agent.v1.ActionResults.results:type_name -> plimsoll.agent.v1.ActionResult
+	33, // 34: plimsoll.agent.v1.Plan.actions:type_name -> plimsoll.agent.v1.Action
+	36, // 35: plimsoll.agent.v1.Standing.targets:type_name -> plimsoll.agent.v1.Target
+	37, // 36: plimsoll.agent.v1.Standing.offerings:type_name -> plimsoll.agent.v1.OfferingPrice
+	1,  // 37: plimsoll.agent.v1.AgentService.Enrol:input_type -> plimsoll.agent.v1.EnrolRequest
+	3,  // 38: plimsoll.agent.v1.AgentService.Refresh:input_type -> plimsoll.agent.v1.RefreshRequest
+	7,  // 39: plimsoll.agent.v1.AgentService.Stream:input_type -> plimsoll.agent.v1.StreamRequest
+	9,  // 40: plimsoll.agent.v1.AgentService.Push:input_type -> plimsoll.agent.v1.PushRequest
+	11, // 41: plimsoll.agent.v1.AgentService.Watch:input_type -> plimsoll.agent.v1.WatchRequest
+	2,  // 42: plimsoll.agent.v1.AgentService.Enrol:output_type -> plimsoll.agent.v1.EnrolResponse
+	4,  // 43: plimsoll.agent.v1.AgentService.Refresh:output_type -> plimsoll.agent.v1.RefreshResponse
+	8,  // 44: plimsoll.agent.v1.AgentService.Stream:output_type -> plimsoll.agent.v1.StreamResponse
+	10, // 45: plimsoll.agent.v1.AgentService.Push:output_type -> plimsoll.agent.v1.PushResponse
+	12, // 46: plimsoll.agent.v1.AgentService.Watch:output_type -> plimsoll.agent.v1.WatchResponse
+	42, // [42:47] is the sub-list for method output_type
+	37, // [37:42] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_agent_v1_agent_proto_init() }
@@ -3245,6 +3538,7 @@ func file_plimsoll_agent_v1_agent_proto_init() {
 		(*StreamResponse_Plan)(nil),
 		(*StreamResponse_Config)(nil),
 		(*StreamResponse_Credential)(nil),
+		(*StreamResponse_Standing)(nil),
 	}
 	file_plimsoll_agent_v1_agent_proto_msgTypes[16].OneofWrappers = []any{
 		(*Report_Frame)(nil),
@@ -3259,7 +3553,7 @@ func file_plimsoll_agent_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_agent_v1_agent_proto_rawDesc), len(file_plimsoll_agent_v1_agent_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   37,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
