@@ -211,14 +211,14 @@ func (a *predictive) forecast(hour int) float64 {
 type oracle struct {
 	trace   *Trace
 	cold    int
-	next    extreme
+	next    highest
 	fed     int
-	want    int32
+	want    float64
 	backlog float64 // at the end of the last slot it knows, if it held no more than that slot needs
 }
 
 func newOracle(t *Trace, cold int) Policy {
-	return &oracle{trace: t, cold: cold, next: newExtreme(cold + 1)}
+	return &oracle{trace: t, cold: cold, next: highest{slots: cold + 1}}
 }
 
 // Step looks ahead.
@@ -227,7 +227,7 @@ func (a *oracle) Step(o *Observation) int {
 		rho := a.trace.Rho[a.fed]
 		need := math.Ceil(leastOnTime(a.backlog, rho) - 1e-9)
 		a.backlog = max(0, a.backlog+(rho-need)*SlotSeconds)
-		a.want = a.next.add(int32(a.fed), int32(need)) //nolint:gosec // slots and replicas are bounded by Trace.Check
+		a.want = a.next.add(a.fed, need)
 	}
 	return int(a.want)
 }

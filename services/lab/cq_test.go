@@ -3,6 +3,8 @@ package lab
 import (
 	"math"
 	"testing"
+
+	"plimsoll.dev/services/optimizer/quantile"
 )
 
 // What the policy reaches on the built-in set with its one default; each limit leaves a few per cent.
@@ -40,27 +42,27 @@ func TestAShadowInChargeCostsWhatItSaid(t *testing.T) {
 		tr := tr.Span(0, tr.Slots())
 		cfg := DefaultConfig(tr)
 		for _, i := range []int{40, 100, 200} {
-			c := NewCQ(CQConfig{HalfLife: math.Inf(1)}, cfg.ColdSlots)
+			c := NewCQ(quantile.Params{HalfLifeDays: math.Inf(1)}, cfg.ColdSlots)
 			s := Run(tr, cfg, &pinned{c, i})
-			shadow := &c.queue[i]
-			if d := math.Abs(shadow.paid/SlotsPerHour - s.Paid); d > 0.005*s.Paid {
-				t.Errorf("%s, shadow %d: said %.2f replica-hours, cost %.2f", tr.Name, i, shadow.paid/SlotsPerHour, s.Paid)
+			shadow := c.Shadow(i)
+			if d := math.Abs(shadow.Paid/SlotsPerHour - s.Paid); d > 0.005*s.Paid {
+				t.Errorf("%s, shadow %d: said %.2f replica-hours, cost %.2f", tr.Name, i, shadow.Paid/SlotsPerHour, s.Paid)
 			}
-			if d := math.Abs(shadow.late/c.requests - s.LateRatio()); d > 0.0005+0.2*s.LateRatio() {
-				t.Errorf("%s, shadow %d: said %.5f late, %.5f were", tr.Name, i, shadow.late/c.requests, s.LateRatio())
+			if d := math.Abs(shadow.Late/shadow.Requests - s.LateRatio()); d > 0.0005+0.2*s.LateRatio() {
+				t.Errorf("%s, shadow %d: said %.5f late, %.5f were", tr.Name, i, shadow.Late/shadow.Requests, s.LateRatio())
 			}
 		}
 	}
 }
 
 type pinned struct {
-	c *CQ
+	c CQ
 	i int
 }
 
 func (p *pinned) Step(o *Observation) int {
 	p.c.Step(o)
-	return int(p.c.queue[p.i].want)
+	return p.c.Shadow(p.i).Want
 }
 
 func TestCQKeepsItsHeadOnOddLoad(t *testing.T) {
@@ -94,7 +96,7 @@ func TestCQKeepsItsHeadOnOddLoad(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			cfg := Config{ColdSlots: 12, Min: 1, Max: 1000}
-			c := NewCQ(CQConfig{}, cfg.ColdSlots)
+			c := NewCQ(quantile.Params{}, cfg.ColdSlots)
 			w := NewWorld(tc.trace, cfg, 3)
 			for !w.Over() {
 				o := w.Advance()
@@ -119,7 +121,7 @@ func BenchmarkCQWeek(b *testing.B) {
 	t := traces[1]
 	cfg := DefaultConfig(t)
 	for b.Loop() {
-		Run(t, cfg, NewCQ(CQConfig{}, cfg.ColdSlots))
+		Run(t, cfg, NewCQ(quantile.Params{}, cfg.ColdSlots))
 	}
 	b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N)*SlotsPerWeek/float64(t.Slots()), "ms/service-week")
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"plimsoll.dev/services/fleet"
+	"plimsoll.dev/services/optimizer/quantile"
 )
 
 // Entry is a policy of the scoreboard.
@@ -30,7 +31,7 @@ func Policies() []Entry {
 		{Name: "aws-tracking", New: func(*Trace, Config) Policy { return newTracking(0.7) }},
 		{Name: "aws-predictive", New: func(*Trace, Config) Policy { return newPredictive(0.7) }},
 		{Name: "naive", New: func(*Trace, Config) Policy { return naive{} }},
-		{Name: "plimsoll-cq", New: func(_ *Trace, cfg Config) Policy { return NewCQ(CQConfig{}, cfg.ColdSlots) }},
+		{Name: "plimsoll-cq", New: func(_ *Trace, cfg Config) Policy { return NewCQ(quantile.Params{}, cfg.ColdSlots) }},
 		{Name: "oracle", Oracle: true, New: func(t *Trace, cfg Config) Policy { return newOracle(t, cfg.ColdSlots) }},
 	}
 }

@@ -1,4 +1,4 @@
-package lab
+package quantile
 
 // features of the linear forecast; learned numbers per feature.
 const features = 8

@@ -1,0 +1,209 @@
+// Package quantile is the policy that sizes a service by its service level objective: several forecasts of the demand at the time an order of
+// replicas becomes ready, each with the distribution of its own errors learned as it goes; and for every (forecast, quantile, hold) a
+// shadow, a small queue that is run beside the real one as if it had been in charge. Once an hour the cheapest shadow that would have
+// been on time takes over. Nothing is tuned by hand and nothing is replayed: a step costs the same however long the history is.
+// It is pure and knows nothing but numbers: room lab scores it, and room optimizer decides with it. It never acts, and it may never read
+// a clock.
+package quantile
+
+import "math"
+
+// The grain of time.
+const (
+	SlotSeconds = 15 // one step
+	hourSlots   = 3600 / SlotSeconds
+	daySlots    = 24 * hourSlots
+	weekSlots   = 7 * daySlots
+)
+
+// maxReplicas is the most that is ever asked for.
+const maxReplicas = 100_000
+
+// Gauges is what is measured of a service in one slot, at its end.
+type Gauges struct {
+	Busy  float64 // replicas in use, mean over the slot
+	Queue float64 // requests waiting at its end
+	Rate  float64 // requests per second that arrived
+}
+
+// Params has what a person, or another service than the scoreboard's, may set. WithDefaults fills in what is zero.
+type Params struct {
+	// ColdSlots is how many slots pass from an order to the first one that it serves. Default 12 (180 s), 1 to 240.
+	ColdSlots int
+	// Late is the share of late requests that is aimed at. Default 0.006, for an objective of 0.01.
+	Late float64
+	// LateSeconds: a request that waits longer to start is late. Default 5.
+	LateSeconds float64
+	// HalfLifeDays after which experience counts half. Default 3; +Inf: it never fades.
+	HalfLifeDays float64
+	// Cycle is what one up-down-up is worth avoiding, in replica-slots. Default 80 (20 replica-minutes).
+	Cycle float64
+	// CatchUpSeconds within which a backlog that makes requests late is worked off. Default 90.
+	CatchUpSeconds float64
+	// Quantiles of the forecasts' errors, and Holds in slots: together with the forecasts they are the shadows. Ascending, at most 16 of each.
+	// Defaults: 0.70 to 0.997 in eleven, and 2 to 80 minutes in six.
+	Quantiles []float64
+	Holds     []int
+	// Prior is the share of late requests to be expected beforehand of the slots that exceed the quantile, at a hold of five minutes, per
+	// forecast; less at longer holds (power 1/4). It counts as PriorHours of experience. The defaults are twice the shares measured on the
+	// first weeks of the workloads in docs/replay.md, and 24 hours.
+	Prior      [Casts]float64
+	PriorHours float64
+	// First is the shadow in charge of the first hour: by forecast, and index of quantile and hold. Default: the trend at 0.993, five minutes.
+	First *Choice
+}
+
+// Choice names a shadow.
+type Choice struct {
+	Cast     Cast
+	Quantile int // index
+	Hold     int // index
+}
+
+// WithDefaults fills in what is zero. Applying it twice equals applying it once.
+func (p Params) WithDefaults() Params {
+	if p.ColdSlots == 0 {
+		p.ColdSlots = 12
+	}
+	for _, d := range []struct {
+		v   *float64
+		def float64
+	}{{&p.Late, 0.006}, {&p.LateSeconds, 5}, {&p.HalfLifeDays, 3}, {&p.Cycle, 80}, {&p.CatchUpSeconds, 90}, {&p.PriorHours, 24}} {
+		if *d.v == 0 {
+			*d.v = d.def
+		}
+	}
+	if len(p.Quantiles) == 0 {
+		p.Quantiles = []float64{0.70, 0.78, 0.84, 0.88, 0.91, 0.94, 0.96, 0.975, 0.985, 0.993, 0.997}
+	}
+	if len(p.Holds) == 0 {
+		p.Holds = []int{8, 20, 40, 80, 160, 320}
+	}
+	if p.Prior == ([Casts]float64{}) {
+		p.Prior = [Casts]float64{CastShort: 0.20, CastMiddle: 0.38, CastLong: 0.60, CastTrend: 0.09, CastLinear: 0.34}
+	}
+	if p.First == nil {
+		p.First = &Choice{Cast: CastTrend, Quantile: min(9, len(p.Quantiles)-1), Hold: min(1, len(p.Holds)-1)}
+	}
+	return p
+}
+
+// Policy is the learner of one service: what it knows, and the shadow in charge.
+type Policy struct {
+	par   Params
+	slot  int32 // the next one
+	load  load
+	past  history
+	casts [Casts]forecast
+	queue []shadow
+	chief int // the shadow in charge
+
+	requests float64 // decayed like the shadows' sums
+	hours    float64 // of experience
+	wants    [Casts][]int32
+}
+
+// New makes the policy of a service of which nothing is known.
+func New(p Params) *Policy {
+	c := &Policy{par: p.WithDefaults()}
+	for i := range c.casts {
+		c.casts[i].init(Cast(i), c.par.ColdSlots+1, c.par.Quantiles)
+		c.wants[i] = make([]int32, len(c.par.Quantiles))
+	}
+	for f := range c.casts {
+		for q := range c.par.Quantiles {
+			for h := range c.par.Holds {
+				if (Choice{Cast(f), q, h}) == *c.par.First {
+					c.chief = len(c.queue)
+				}
+				c.queue = append(c.queue, newShadow(&c.par, Choice{Cast(f), q, h}))
+			}
+		}
+	}
+	return c
+}
+
+// Step learns from one slot and says how many replicas the service shall have from now on.
+func (c *Policy) Step(g Gauges) int {
+	demand := c.load.step(g)
+	c.past.add(demand)
+	c.requests += g.Rate * SlotSeconds
+	for i := range c.casts {
+		c.casts[i].step(&c.past, demand, c.wants[i])
+	}
+	for i := range c.queue {
+		s := &c.queue[i]
+		s.step(&c.par, c.slot, c.wants[s.at.Cast][s.at.Quantile], demand, g.Rate*SlotSeconds)
+	}
+	c.slot++
+	if c.slot%hourSlots == 0 {
+		c.hourly()
+	}
+	return int(max(c.queue[c.chief].want, c.par.catchUp(demand, c.load.backlog())))
+}
+
+// hourly refreshes the quantiles, lets the best shadow take over and ages what was learned.
+func (c *Policy) hourly() {
+	c.hours++
+	for i := range c.casts {
+		c.casts[i].refresh(c.par.Quantiles)
+	}
+	c.chief = c.best()
+	keep := math.Exp2(-1 / (24 * c.par.HalfLifeDays))
+	c.requests *= keep
+	for i := range c.queue {
+		c.queue[i].age(keep)
+	}
+}
+
+// best is the cheapest shadow that was on time and calm; if none was, the one with the fewest late requests.
+func (c *Policy) best() int {
+	believed := c.believed()
+	best, least := -1, -1
+	for i := range c.queue {
+		s := &c.queue[i]
+		if least < 0 || s.late < c.queue[least].late || (s.late == c.queue[least].late && s.paid < c.queue[least].paid) {
+			least = i
+		}
+		if s.late+believed*s.prior > c.par.Late*(c.requests+believed) {
+			continue
+		}
+		if best < 0 || c.price(i) < c.price(best) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return least
+	}
+	return best
+}
+
+// believed is how many requests the expectations from elsewhere count for. What has not happened yet will: a shadow starts with the
+// lateness that its quantile and hold had elsewhere, worth some hours.
+func (c *Policy) believed() float64 {
+	halfLife := 24 * c.par.HalfLifeDays
+	seen := (1 - math.Exp2(-c.hours/halfLife)) / (1 - math.Exp2(-1/halfLife))
+	return c.requests / seen * c.par.PriorHours * math.Exp2(-c.hours/halfLife)
+}
+
+// price of a shadow, in replica-slots: what it paid, and its restlessness.
+func (c *Policy) price(i int) float64 { return c.queue[i].paid + c.queue[i].cycles*c.par.Cycle }
+
+// Record is how a shadow fared, all sums fading with the half-life.
+type Record struct {
+	Choice   Choice
+	Want     int     // what it asks for now
+	Paid     float64 // replica-slots
+	Late     float64 // requests
+	Cycles   float64 // completed up-down-ups
+	Requests float64 // that it was run with
+}
+
+// Shadows is how many there are.
+func (c *Policy) Shadows() int { return len(c.queue) }
+
+// Shadow tells how shadow i fared.
+func (c *Policy) Shadow(i int) Record {
+	s := &c.queue[i]
+	return Record{Choice: s.at, Want: int(s.want), Paid: s.paid, Late: s.late, Cycles: s.cycles, Requests: c.requests}
+}
