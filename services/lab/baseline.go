@@ -100,8 +100,8 @@ type aibrix struct {
 	recent highest
 }
 
-func newAIBrix(t *Trace) Policy {
-	return &aibrix{target: 0.7 / t.Share, use: newWindow(60 / SlotSeconds), recent: highest{slots: 300 / SlotSeconds}}
+func newAIBrix(share float64, t *Trace) Policy {
+	return &aibrix{target: share / t.Share, use: newWindow(60 / SlotSeconds), recent: highest{slots: 300 / SlotSeconds}}
 }
 
 // Step decides for one slot.

@@ -44,6 +44,8 @@ type Trace struct {
 	Rho      []float64 // replicas in use, mean over the slot
 	Requests []float64 // requests that arrive in the slot
 	Share    float64   // of a replica that one request holds while in service, mean
+	// Prefill is the seconds from the start of a request to its first token, at evenly spaced quantiles, rising; empty: not known.
+	Prefill []float64
 	// Score is the span that is judged; what lies before it is history that a policy may learn from.
 	From, To int
 }

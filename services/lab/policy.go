@@ -2,7 +2,6 @@ package lab
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"plimsoll.dev/services/fleet"
@@ -24,20 +23,32 @@ func Policies() []Entry {
 		{Name: "hpa-50", New: func(*Trace, Config) Policy { return newHPA(0.5, 0) }},
 		{Name: "hpa-70", New: func(*Trace, Config) Policy { return newHPA(0.7, 0) }},
 		{Name: "hpa-70+queue", New: func(*Trace, Config) Policy { return newHPA(0.7, 4) }},
+		{Name: "hpa-70+inflight", New: func(t *Trace, _ Config) Policy { return newHPAInFlight(0.7, t) }},
 		{Name: "hpa-queue", New: func(*Trace, Config) Policy { return newHPA(0, 4) }},
+		{Name: "hpa-queue-value", New: func(*Trace, Config) Policy { return newHPAQueueValue(4) }},
+		{Name: "keda-queue", New: func(*Trace, Config) Policy { return newKEDAQueue(5) }},
 		{Name: "keda-inflight", New: func(t *Trace, _ Config) Policy { return newKEDA(0.7, t) }},
 		{Name: "knative-kpa", New: func(t *Trace, _ Config) Policy { return newKnative(0.7, t) }},
-		{Name: "aibrix-apa", New: func(t *Trace, _ Config) Policy { return newAIBrix(t) }},
+		{Name: "aibrix-apa", New: func(t *Trace, _ Config) Policy { return newAIBrix(0.7, t) }},
 		{Name: "aws-tracking", New: func(*Trace, Config) Policy { return newTracking(0.7) }},
 		{Name: "aws-predictive", New: func(*Trace, Config) Policy { return newPredictive(0.7) }},
+		{Name: "azure-predictive", New: func(_ *Trace, cfg Config) Policy { return newAzure(0.7, cfg.ColdSlots) }},
+		{Name: "llmd-wva", New: func(*Trace, Config) Policy { return newVariant(0.8) }},
+		{Name: "llmd-wva-model", New: func(t *Trace, _ Config) Policy { return newVariantModel(0.5, t) }},
+		{Name: "dynamo-load", New: func(*Trace, Config) Policy { return newDynamoLoad(0.9) }},
+		{Name: "dynamo-sla", New: func(*Trace, Config) Policy { return newDynamoSLA(1, false) }},
+		{Name: "dynamo-sla-trend", New: func(*Trace, Config) Policy { return newDynamoSLA(1, true) }},
+		{Name: "autopilot", New: func(*Trace, Config) Policy { return newAutopilot(0.8) }},
+		{Name: "autopilot-decay", New: func(*Trace, Config) Policy { return newMovingWindow(0.95) }},
+		{Name: "queue-latency", New: func(t *Trace, _ Config) Policy { return newQueueLatency(0.7, t) }},
 		{Name: "naive", New: func(*Trace, Config) Policy { return naive{} }},
 		{Name: "plimsoll-cq", New: func(_ *Trace, cfg Config) Policy { return NewCQ(quantile.Params{}, cfg.ColdSlots) }},
 		{Name: "oracle", Oracle: true, New: func(t *Trace, cfg Config) Policy { return newOracle(t, cfg.ColdSlots) }},
 	}
 }
 
-// Named finds policies by name, in the given order; none given means all of the scoreboard. The families hpa, hpa+queue, keda-inflight,
-// knative-kpa, aws-tracking and aws-predictive also come with another target in per cent: hpa-85, keda-inflight-90.
+// Named finds policies by name, in the given order; none given means all of the scoreboard. Every family of Families
+// also comes with another target: hpa-85, keda-inflight-90, llmd-wva-model-200.
 func Named(names []string) ([]Entry, error) {
 	all := Policies()
 	if len(names) == 0 {
@@ -60,27 +71,4 @@ func Named(names []string) ([]Entry, error) {
 		out = append(out, e)
 	}
 	return out, nil
-}
-
-// targeted makes a policy of a family with the target that its name ends in.
-func targeted(name string) (Entry, bool) {
-	cut := strings.LastIndexByte(name, '-')
-	if cut < 0 {
-		return Entry{}, false
-	}
-	percent, err := strconv.Atoi(name[cut+1:])
-	if err != nil || percent < 1 || percent > 100 {
-		return Entry{}, false
-	}
-	target := float64(percent) / 100
-	families := map[string]func(*Trace) Policy{
-		"hpa":            func(*Trace) Policy { return newHPA(target, 0) },
-		"hpa+queue":      func(*Trace) Policy { return newHPA(target, 4) },
-		"keda-inflight":  func(t *Trace) Policy { return newKEDA(target, t) },
-		"knative-kpa":    func(t *Trace) Policy { return newKnative(target, t) },
-		"aws-tracking":   func(*Trace) Policy { return newTracking(target) },
-		"aws-predictive": func(*Trace) Policy { return newPredictive(target) },
-	}
-	f, ok := families[name[:cut]]
-	return Entry{Name: name, New: func(t *Trace, _ Config) Policy { return f(t) }}, ok
 }

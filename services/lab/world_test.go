@@ -137,7 +137,7 @@ func TestBoundOracleAndPolicies(t *testing.T) {
 				if r.LateRate == 0 && r.Ratio < 1-1e-9 {
 					t.Errorf("%s serves everybody on time for %.4f of the bound", r.Policy, r.Ratio)
 				}
-				if r.LateRate <= 0.01 && r.Ratio < oracle.Ratio {
+				if r.LateRate <= 1e-4 && r.Ratio < oracle.Ratio { // who lets requests wait may be cheaper
 					t.Errorf("%s costs %.4f of the bound, less than the oracle's %.4f", r.Policy, r.Ratio, oracle.Ratio)
 				}
 			}
