@@ -115,3 +115,14 @@ func TestServiceSchemaRefuses(t *testing.T) {
 		})
 	}
 }
+
+// TestOldSecretKeysAreTakenOnlyWhileAKeyChanges: a Secret without them must not keep pods from starting.
+func TestOldSecretKeysAreTakenOnlyWhileAKeyChanges(t *testing.T) {
+	t.Parallel()
+	for _, d := range all[*appsv1.Deployment](render(t, "plimsoll", serviceValues+"\noldSecretKeys: true\n")) {
+		want := []string{"PLIMSOLL_DATABASE_URL", "PLIMSOLL_SECRET_KEY", "PLIMSOLL_SECRET_KEYS_OLD"}
+		if got := secretKeys(d.Spec.Template.Spec); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", d.Name, got, want)
+		}
+	}
+}

@@ -108,7 +108,7 @@ func (k *Keyring) Reload(ctx context.Context) error {
 		if len(s.Public) != ed25519.PublicKeySize {
 			return fmt.Errorf("signing key %s: public half has %d bytes", s.ID, len(s.Public))
 		}
-		if seed, err := k.sealer.Open(sealPurpose(s.ID), s.Sealed); err == nil && len(seed) == ed25519.SeedSize {
+		if seed, err := k.sealer.Open(SigningKeyPurpose(s.ID), s.Sealed); err == nil && len(seed) == ed25519.SeedSize {
 			if private := ed25519.NewKeyFromSeed(seed); s.Public.Equal(private.Public()) {
 				r.private = private
 			}
@@ -127,7 +127,7 @@ func (k *Keyring) Reload(ctx context.Context) error {
 // next makes a key when no key that we can sign with lasts longer than the overlap.
 func (k *Keyring) next(now time.Time, have []SigningKey) (*SigningKey, error) {
 	for _, s := range have {
-		_, err := k.sealer.Open(sealPurpose(s.ID), s.Sealed)
+		_, err := k.sealer.Open(SigningKeyPurpose(s.ID), s.Sealed)
 		if err == nil && s.RetiresAt.Sub(now) > keyOverlap {
 			return nil, nil
 		}
@@ -140,12 +140,13 @@ func (k *Keyring) next(now time.Time, have []SigningKey) (*SigningKey, error) {
 	_, _ = rand.Read(raw)
 	id := hex.EncodeToString(raw)
 	return &SigningKey{
-		ID: id, Public: public, Sealed: k.sealer.Seal(sealPurpose(id), private.Seed()),
+		ID: id, Public: public, Sealed: k.sealer.Seal(SigningKeyPurpose(id), private.Seed()),
 		CreatedAt: now, RetiresAt: now.Add(KeySigns), ExpiresAt: now.Add(KeySigns + keyLinger),
 	}, nil
 }
 
-func sealPurpose(kid string) string { return "signing key/" + kid }
+// SigningKeyPurpose is what the private half of a signing key is sealed for.
+func SigningKeyPurpose(kid string) string { return "signing key/" + kid }
 
 // signer picks the newest key that signs and that all replicas know; without one, the newest that signs.
 func (k *Keyring) signer(now time.Time) (ringKey, bool) {

@@ -52,6 +52,9 @@ func NewSealer(key []byte, old ...[]byte) (*Sealer, error) {
 	return s, nil
 }
 
+// KeyID names the key that seals: what it sealed has these bytes after the first.
+func (s *Sealer) KeyID() []byte { return s.current.id[:] }
+
 // Seal encrypts plain. The purpose is bound in: only Open with the same purpose gives it back, so that a sealed value cannot be
 // moved to another row or another use. Name the use and the row, for example "webhook/<tenant>/<id>".
 func (s *Sealer) Seal(purpose string, plain []byte) []byte {

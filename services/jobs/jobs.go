@@ -39,6 +39,8 @@ type Config struct {
 	DeliverWorkers int
 	// SweepEvery is how often clusters are looked over for work that nobody asked for. Default 1 minute.
 	SweepEvery time.Duration
+	// SpotKeepYears is how long Spot prices are kept, before the newest of their cloud. 0: for ever.
+	SpotKeepYears int
 }
 
 // WithDefaults fills in what is zero.
@@ -61,7 +63,7 @@ func (c Config) WithDefaults() Config {
 type Deps struct {
 	DB       *store.DB
 	Prices   func() *market.PriceBook // the newest book; whoever works with one keeps it to the end
-	Secrets  Opener                   // webhook secrets, access to cloud accounts
+	Secrets  Resealer                 // webhook secrets, access to cloud accounts; nil: none is opened
 	Sources  SourceOpener             // cloud accounts; nil: this process cannot read them
 	Sender   Sender                   // webhooks
 	Log      *slog.Logger
@@ -101,7 +103,8 @@ func New(cfg Config, deps Deps) (*Client, error) {
 	river.AddWorker(workers, &CheckBudgets{DB: deps.DB, Currency: deps.Prices().Currency(), Log: deps.Log})
 	river.AddWorker(workers, &Deliver{DB: deps.DB, Secrets: deps.Secrets, Sender: deps.Sender, Log: deps.Log})
 	river.AddWorker(workers, &Sweep{DB: deps.DB, Log: deps.Log})
-	river.AddWorker(workers, &Prune{DB: deps.DB, Log: deps.Log})
+	river.AddWorker(workers, &Prune{DB: deps.DB, SpotKeepYears: cfg.SpotKeepYears, Log: deps.Log})
+	river.AddWorker(workers, &Reseal{DB: deps.DB, Secrets: deps.Secrets, Log: deps.Log})
 	river.AddWorker(workers, &AvailabilitySweep{DB: deps.DB})
 	river.AddWorker(workers, &LearnAvailability{DB: deps.DB, Log: deps.Log})
 	river.AddWorker(workers, &SpotAlerts{DB: deps.DB, Log: deps.Log, Open: doubts})
@@ -125,6 +128,8 @@ func New(cfg Config, deps Deps) (*Client, error) {
 			river.NewPeriodicJob(river.PeriodicInterval(cfg.SweepEvery), func() (river.JobArgs, *river.InsertOpts) { return SweepArgs{}, nil },
 				&river.PeriodicJobOpts{RunOnStart: true}),
 			river.NewPeriodicJob(river.PeriodicInterval(pruneEvery), func() (river.JobArgs, *river.InsertOpts) { return PruneArgs{}, nil }, nil),
+			river.NewPeriodicJob(river.PeriodicInterval(resealEvery), func() (river.JobArgs, *river.InsertOpts) { return ResealArgs{}, nil },
+				&river.PeriodicJobOpts{RunOnStart: true}),
 			river.NewPeriodicJob(river.PeriodicInterval(availabilityEvery), func() (river.JobArgs, *river.InsertOpts) { return AvailabilitySweepArgs{}, nil },
 				&river.PeriodicJobOpts{RunOnStart: true}),
 			river.NewPeriodicJob(river.PeriodicInterval(refreshSweepEvery), func() (river.JobArgs, *river.InsertOpts) { return RefreshSweepArgs{}, nil },

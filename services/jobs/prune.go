@@ -26,8 +26,9 @@ func (PruneArgs) InsertOpts() river.InsertOpts {
 // Prune deletes old telemetry in small transactions. What one run leaves, the next takes.
 type Prune struct {
 	river.WorkerDefaults[PruneArgs]
-	DB  *store.DB
-	Log *slog.Logger
+	DB            *store.DB
+	SpotKeepYears int // 0: Spot prices are kept for ever
+	Log           *slog.Logger
 }
 
 const (
@@ -49,7 +50,7 @@ func (w *Prune) Work(ctx context.Context, _ *river.Job[PruneArgs]) error {
 	if err != nil {
 		return fmt.Errorf("list tenants: %w", err)
 	}
-	var failed error
+	failed := w.spot(ctx)
 	for _, t := range tenants {
 		var clusters []fleet.ClusterID
 		err := w.DB.Tenant(ctx, t, func(tx *store.Tx) (err error) {
@@ -67,6 +68,29 @@ func (w *Prune) Work(ctx context.Context, _ *river.Job[PruneArgs]) error {
 		}
 	}
 	return failed
+}
+
+// spot deletes months of Spot prices, which belong to no tenant.
+func (w *Prune) spot(ctx context.Context) error {
+	total := 0
+	for range pruneRounds {
+		gone, more := 0, false
+		err := w.DB.Global(ctx, func(tx *store.Tx) (err error) {
+			gone, more, err = store.PruneSpot(ctx, tx, w.SpotKeepYears)
+			return err
+		})
+		if err != nil {
+			w.Log.ErrorContext(ctx, "prune failed", "error", err)
+			return err
+		}
+		if total += gone; !more {
+			break
+		}
+	}
+	if total > 0 {
+		w.Log.InfoContext(ctx, "old Spot prices deleted", "months_of_pools", total, "keep_years", w.SpotKeepYears)
+	}
+	return nil
 }
 
 func (w *Prune) cluster(ctx context.Context, tenant fleet.TenantID, cluster fleet.ClusterID) error {

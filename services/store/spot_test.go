@@ -232,3 +232,55 @@ func TestWritingRefusesTheFuture(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestOldMonthsGoAndThePriceAtTheEdgeStays(t *testing.T) {
+	t.Parallel()
+	db, _ := open(t)
+	month := func(back int) time.Time { return spotDay.AddDate(0, -back, 0) }
+	retired := spotZone
+	retired.InstanceType = "p2.xlarge"
+	azure := market.SpotPool{Cloud: fleet.CloudAzure, Region: "eastus", InstanceType: "Standard_NC6", Product: market.ProductLinux}
+	writeSpot(t, db, store.SpotWriteOptions{Source: "test"},
+		spotRow(spotZone, month(60), 0.9, 1), spotRow(spotZone, month(40), 0.8, 1), spotRow(spotZone, month(30), 0.7, 1), spotRow(spotZone, month(2), 0.6, 1), spotRow(spotZone, month(0), 0.5, 1),
+		spotRow(retired, month(50), 0.4, 1), spotRow(retired, month(45), 0.3, 1),
+		spotRow(azure, month(60), 0.4, 1), spotRow(azure, month(58), 0.35, 1)) // its cloud was not heard about later
+	prune := func(years int) (gone int) {
+		global(t, db, func(ctx context.Context, tx *store.Tx) (err error) {
+			gone, _, err = store.PruneSpot(ctx, tx, years)
+			return err
+		})
+		return gone
+	}
+	if gone := prune(0); gone != 0 {
+		t.Fatalf("without a limit %d months went", gone)
+	}
+	if gone := prune(3); gone != 3 { // the oldest of the pool, and both of the retired one
+		t.Errorf("%d months went, want 3", gone)
+	}
+	for _, c := range []struct {
+		name string
+		pool market.SpotPool
+		at   time.Time
+		want int64
+	}{
+		{"at the edge the month before it still answers", spotZone, month(36), 800_000_000},
+		{"within what is kept", spotZone, month(3), 700_000_000},
+		{"before what is kept", spotZone, month(59), -1},
+		{"a pool nobody was heard about for longer is forgotten", retired, month(1), -1},
+		{"another cloud's history is as old as its own end", azure, month(59), 400_000_000},
+	} {
+		if got := priceAt(t, db, c.pool, c.at); got != c.want {
+			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+	}
+	global(t, db, func(ctx context.Context, tx *store.Tx) error {
+		stock, err := store.Spot(ctx, tx)
+		if stock.Pools != 2 || stock.Changes != 6 {
+			t.Errorf("%d pools, %d changes are kept, want 2 and 6", stock.Pools, stock.Changes)
+		}
+		return err
+	})
+	if gone := prune(3); gone != 0 {
+		t.Errorf("the second time %d months went", gone)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"plimsoll.dev/services/auth"
 	"plimsoll.dev/services/fleet"
@@ -17,9 +18,12 @@ type config struct {
 	databaseURL string // PLIMSOLL_DATABASE_URL: the service role
 	// PLIMSOLL_ENROLMENTS_PER_MINUTE: agents that may enrol from one address in a minute; raise it to bring up a large estate at once. Default 60.
 	enrolments int
-	listen     string // PLIMSOLL_LISTEN, default ":8080"
-	publicURL  string // PLIMSOLL_PUBLIC_URL, default "http://localhost:8080": how people and agents reach the service
-	secretKey  []byte // PLIMSOLL_SECRET_KEY: 32 bytes in base64; seals keys and webhook secrets at rest
+	listen     string   // PLIMSOLL_LISTEN, default ":8080"
+	publicURL  string   // PLIMSOLL_PUBLIC_URL, default "http://localhost:8080": how people and agents reach the service
+	secretKey  []byte   // PLIMSOLL_SECRET_KEY: 32 bytes in base64; seals keys, webhook secrets and access to cloud accounts at rest
+	oldKeys    [][]byte // PLIMSOLL_SECRET_KEYS_OLD: what earlier values of it sealed is opened with these, and sealed anew with it
+	// PLIMSOLL_SPOT_KEEP_YEARS: how long Spot prices are kept, before the newest of their cloud. Default 5, 0 for ever.
+	spotKeepYears int
 	// PLIMSOLL_WEBHOOK_ALLOW: comma-separated CIDRs of private networks that webhooks may reach. Default none.
 	webhookAllow []netip.Prefix
 	// PLIMSOLL_TRUSTED_PROXIES: comma-separated CIDRs of the proxies whose X-Forwarded-For is believed. Default none.
@@ -42,6 +46,15 @@ func configFromEnv() (config, error) {
 		return c, fleet.Errorf(fleet.CodeInvalid, "set PLIMSOLL_SECRET_KEY to 32 random bytes in base64: openssl rand -base64 32")
 	}
 	c.secretKey = key
+	if c.oldKeys, err = readOldKeys(os.Getenv("PLIMSOLL_SECRET_KEYS_OLD")); err != nil {
+		return c, err
+	}
+	c.spotKeepYears = defaultSpotKeepYears
+	if text := os.Getenv("PLIMSOLL_SPOT_KEEP_YEARS"); text != "" {
+		if c.spotKeepYears, err = strconv.Atoi(text); err != nil || c.spotKeepYears < 0 || c.spotKeepYears > 100 {
+			return c, fleet.Errorf(fleet.CodeInvalid, "PLIMSOLL_SPOT_KEEP_YEARS: %q is not 0 (for ever) to 100", text)
+		}
+	}
 	if c.webhookAllow, err = networks("PLIMSOLL_WEBHOOK_ALLOW"); err != nil {
 		return c, err
 	}
@@ -58,6 +71,26 @@ func configFromEnv() (config, error) {
 	}
 	c.log, err = newLog(os.Getenv("PLIMSOLL_LOG_LEVEL"))
 	return c, err
+}
+
+const (
+	maxOldKeys           = 16
+	defaultSpotKeepYears = 5
+)
+
+// readOldKeys reads keys in base64, separated by commas or white space. Errors never quote one.
+func readOldKeys(text string) (keys [][]byte, err error) {
+	for i, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
+		key, err := base64.StdEncoding.DecodeString(word)
+		if err != nil || len(key) != auth.SealKeySize {
+			return nil, fleet.Errorf(fleet.CodeInvalid, "PLIMSOLL_SECRET_KEYS_OLD: key %d is not 32 bytes in base64", i+1)
+		}
+		if i >= maxOldKeys {
+			return nil, fleet.Errorf(fleet.CodeInvalid, "PLIMSOLL_SECRET_KEYS_OLD: more than %d keys", maxOldKeys)
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
 }
 
 // networks reads comma-separated CIDRs from the environment.

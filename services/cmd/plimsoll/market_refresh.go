@@ -55,7 +55,7 @@ func marketRefresh(ctx context.Context, args []string, stdout, stderr io.Writer)
 		return err
 	}
 	defer db.Close()
-	sealer, err := auth.NewSealer(cfg.secretKey)
+	sealer, err := auth.NewSealer(cfg.secretKey, cfg.oldKeys...)
 	if err != nil {
 		return err
 	}

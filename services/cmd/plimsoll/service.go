@@ -46,7 +46,7 @@ func newService(ctx context.Context, cfg config, demo httpapi.DemoControl) (*ser
 	}
 	s := &service{cfg: cfg, db: db, registry: prometheus.NewRegistry(), prices: store.NewPriceBook(db, market.Catalogue()), clouds: cfg.clouds}
 	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if s.sealer, err = auth.NewSealer(cfg.secretKey); err != nil {
+	if s.sealer, err = auth.NewSealer(cfg.secretKey, cfg.oldKeys...); err != nil {
 		return nil, err
 	}
 	if s.keys, err = auth.NewKeyring(ctx, httpapi.SigningKeys(db), s.sealer); err != nil {
@@ -101,7 +101,7 @@ func (s *service) runPrices(ctx context.Context) error {
 
 // runJobs works on the queue until ctx ends.
 func (s *service) runJobs(ctx context.Context) error {
-	client, err := jobs.New(jobs.Config{}, jobs.Deps{
+	client, err := jobs.New(jobs.Config{SpotKeepYears: s.cfg.spotKeepYears}, jobs.Deps{
 		DB: s.db, Prices: s.prices.Book, Secrets: s.sealer, Log: s.cfg.log, Registry: s.registry,
 		Sources: s.clouds.Open,
 		Sender:  notify.New(notify.Config{Allow: s.cfg.webhookAllow, Agent: "Plimsoll/" + version()}),

@@ -48,6 +48,9 @@ capabilities: {drop: [ALL]}
 {{- define "plimsoll.env" -}}
 {{ include "plimsoll.secretEnv" (dict "secret" .Values.existingSecret "key" "PLIMSOLL_DATABASE_URL") }}
 {{ include "plimsoll.secretEnv" (dict "secret" .Values.existingSecret "key" "PLIMSOLL_SECRET_KEY") }}
+{{- if .Values.oldSecretKeys }}
+{{ include "plimsoll.secretEnv" (dict "secret" .Values.existingSecret "key" "PLIMSOLL_SECRET_KEYS_OLD") }}
+{{- end }}
 - {name: PLIMSOLL_PUBLIC_URL, value: {{ .Values.publicURL | quote }}}
 - {name: PLIMSOLL_LISTEN, value: ":{{ .Values.service.port }}"}
 {{- with .Values.extraEnv }}
