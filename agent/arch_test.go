@@ -25,13 +25,17 @@ var rooms = map[string]struct {
 	why     string
 	imports []string
 }{
-	".":                  {why: "this test"},
-	"collect":            {why: "sources know neither plans nor the service"},
-	"act":                {why: "plans are checked against the cluster, whoever sent them"},
-	"uplink":             {why: "carries reports and plans without reading them"},
-	"uplink/uplinktest":  {why: "a service for tests"},
-	"cmd/plimsoll-agent": {why: "wires everything", imports: []string{"collect", "act", "uplink"}},
-	"cmd/plimsoll-swarm": {why: "the agents' half of a benchmark", imports: []string{"uplink"}},
+	".":                 {why: "this test"},
+	"collect":           {why: "sources know neither plans nor the service"},
+	"act":               {why: "plans are checked against the cluster, whoever sent them"},
+	"uplink":            {why: "carries reports and plans without reading them"},
+	"uplink/uplinktest": {why: "a service for tests"},
+	"serve": {why: "answers other autoscalers from what it was told; it knows neither the cluster's API nor the service",
+		imports: []string{"serve/contract/expander", "serve/contract/externalscaler"}},
+	"serve/contract/expander":       {why: "generated: what Cluster Autoscaler asks"},
+	"serve/contract/externalscaler": {why: "generated: what KEDA asks"},
+	"cmd/plimsoll-agent":            {why: "wires everything", imports: []string{"collect", "act", "uplink", "serve"}},
+	"cmd/plimsoll-swarm":            {why: "the agents' half of a benchmark", imports: []string{"uplink"}},
 }
 
 func TestFloorPlan(t *testing.T) {
