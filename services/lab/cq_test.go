@@ -125,3 +125,21 @@ func BenchmarkCQWeek(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N)*SlotsPerWeek/float64(t.Slots()), "ms/service-week")
 }
+
+// What the policy says a HorizontalPodAutoscaler would have cost in its place is what one costs.
+func TestTheAutoscalerBesideThePolicyIsTheRealOne(t *testing.T) {
+	t.Parallel()
+	for _, tr := range builtin(t) {
+		tr := tr.Span(0, tr.Slots())
+		cfg := DefaultConfig(tr)
+		c := NewCQ(quantile.Params{HalfLifeDays: math.Inf(1)}, cfg.ColdSlots)
+		Run(tr, cfg, c)
+		said, real := c.Plain(), Run(tr, cfg, newHPA(0.7, 0))
+		if d := math.Abs(said.Paid/SlotsPerHour - real.Paid); d > 0.02*real.Paid {
+			t.Errorf("%s: said %.2f replica-hours, cost %.2f", tr.Name, said.Paid/SlotsPerHour, real.Paid)
+		}
+		if d := math.Abs(said.Late/said.Requests - real.LateRatio()); d > 0.0005+0.2*real.LateRatio() {
+			t.Errorf("%s: said %.5f late, %.5f were", tr.Name, said.Late/said.Requests, real.LateRatio())
+		}
+	}
+}

@@ -2,22 +2,31 @@ package quantile
 
 import "math"
 
-// history is the demand so far, as running sums in a ring of eight days.
+// history is the demand of the last day and a bit, as running sums in a ring. Demand is kept in whole 1/1024 of a replica, so that sums are
+// exact and can be made again from the values.
 type history struct {
-	sums []float64 // sums[i mod len] is the sum of the first i values
+	sums []int64 // sums[i mod len] is the sum of the first i values
 	n    int
 }
 
-const historySlots = weekSlots + daySlots
+const (
+	historySlots = daySlots + hourSlots // the furthest back that a forecast looks, and then some
+	historyUnit  = 1024
+)
 
-func (h *history) add(v float64) {
+func (h *history) add(v float64) { h.put(int64(math.Round(min(v, maxReplicas) * historyUnit))) }
+
+func (h *history) put(units int64) {
 	if h.sums == nil {
-		h.sums = make([]float64, historySlots+1)
+		h.sums = make([]int64, historySlots+1)
 	}
 	last := h.sums[h.n%len(h.sums)]
 	h.n++
-	h.sums[h.n%len(h.sums)] = last + v
+	h.sums[h.n%len(h.sums)] = last + units
 }
+
+// value i, in units; one of the last historySlots.
+func (h *history) value(i int) int64 { return h.sums[(i+1)%len(h.sums)] - h.sums[i%len(h.sums)] }
 
 // mean of the values [from, to), those that exist; nothing before the ring's beginning may be asked for.
 func (h *history) mean(from, to int) float64 {
@@ -25,7 +34,7 @@ func (h *history) mean(from, to int) float64 {
 	if to <= from {
 		return 0
 	}
-	return (h.sums[to%len(h.sums)] - h.sums[from%len(h.sums)]) / float64(to-from)
+	return float64(h.sums[to%len(h.sums)]-h.sums[from%len(h.sums)]) / (historyUnit * float64(to-from))
 }
 
 // Cast names a forecast.
@@ -57,9 +66,11 @@ type forecast struct {
 	// made in the last lead slots, to be judged when their time has come
 	inputs [][features]float64
 	means  []float64
-	n      int
+	n      int // made so far
+	fit    int // the first of those in order that may be judged: a gap lies before it
 	errors errorBook
 	edge   []float64 // quantiles of the error, in units of spread
+	middle float64   // its median
 }
 
 func (f *forecast) init(kind Cast, lead int, quantiles []float64) {
@@ -81,7 +92,7 @@ func spread(level float64) float64 { return math.Sqrt(0.05*level + 0.0225*level*
 // step judges the forecast made for the slot that just passed, makes one for lead slots ahead, and says how many replicas each quantile needs.
 func (f *forecast) step(past *history, demand float64, wants []int32) {
 	i := f.n % f.lead
-	if f.n >= f.lead {
+	if f.n >= f.fit+f.lead {
 		if f.kind == CastLinear {
 			f.rls.learn(&f.inputs[i], demand, 0.1*demand+0.02*demand*demand+0.2)
 		}
@@ -90,9 +101,22 @@ func (f *forecast) step(past *history, demand float64, wants []int32) {
 	m := f.make(past, i)
 	f.means[i] = m
 	f.n++
-	size := spread(m)
+	f.ask(m, wants)
+}
+
+// level is the newest forecast; nothing before the first.
+func (f *forecast) level() float64 {
+	if f.n == 0 {
+		return 0
+	}
+	return f.means[(f.n-1)%f.lead]
+}
+
+// ask says how many replicas each quantile around a level needs.
+func (f *forecast) ask(level float64, wants []int32) {
+	size := spread(level)
 	for q, e := range f.edge {
-		wants[q] = int32(min(max(1, math.Ceil(m+e*size)), maxReplicas))
+		wants[q] = int32(min(max(1, math.Ceil(level+e*size)), maxReplicas))
 	}
 }
 
@@ -121,56 +145,8 @@ func (f *forecast) make(past *history, i int) float64 {
 // refresh takes the quantiles from the errors so far.
 func (f *forecast) refresh(quantiles []float64) {
 	f.errors.quantiles(quantiles, f.edge)
+	var middle [1]float64
+	f.errors.quantiles([]float64{0.5}, middle[:])
+	f.middle = middle[0]
 	f.errors.age()
-}
-
-// errorBook counts errors in narrow classes, older ones for less.
-type errorBook struct {
-	count [errorClasses]float64
-	total float64
-}
-
-const (
-	errorClasses = 400
-	errorLowest  = -4.0
-	errorWidth   = 0.05
-	errorKeep    = 0.9904 // per hour: half in three days
-)
-
-// init starts from a bell curve with a heavy upper tail, worth an hour of experience.
-func (b *errorBook) init() {
-	for i := range b.count {
-		z := errorLowest + (float64(i)+0.5)*errorWidth
-		b.count[i] = math.Exp(-z*z/2) + 0.02*math.Exp(-math.Abs(z)/2)
-		b.total += b.count[i]
-	}
-	for i := range b.count {
-		b.count[i] *= hourSlots / b.total
-	}
-	b.total = hourSlots
-}
-
-func (b *errorBook) add(z float64) {
-	i := int((z - errorLowest) / errorWidth)
-	b.count[min(max(i, 0), errorClasses-1)]++
-	b.total++
-}
-
-// quantiles fills out with the upper edges of the classes in which the quantiles lie.
-func (b *errorBook) quantiles(quantiles, out []float64) {
-	sum, q := 0.0, 0
-	for i, n := range b.count {
-		sum += n
-		for q < len(quantiles) && sum >= quantiles[q]*b.total {
-			out[q] = errorLowest + (float64(i)+1)*errorWidth
-			q++
-		}
-	}
-}
-
-func (b *errorBook) age() {
-	for i := range b.count {
-		b.count[i] *= errorKeep
-	}
-	b.total *= errorKeep
 }

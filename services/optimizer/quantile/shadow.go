@@ -22,7 +22,7 @@ func newShadow(p *Params, at Choice) shadow {
 
 // step lets the shadow see one slot. What is ready in it is the least that was asked for since an order of now would have had to be given:
 // orders take that long, and what is let go is gone at once.
-func (s *shadow) step(p *Params, slot, need int32, demand, requests float64) {
+func (s *shadow) step(p *Params, slot int64, need int32, demand, requests float64) {
 	s.serve(p, demand, requests)
 	need = max(need, p.catchUp(demand, s.backlog))
 	s.order(slot, s.hold.add(slot, need))
@@ -43,7 +43,7 @@ func (s *shadow) serve(p *Params, demand, requests float64) {
 }
 
 // order notes what is asked for from now on, and pays for it.
-func (s *shadow) order(slot, want int32) {
+func (s *shadow) order(slot int64, want int32) {
 	s.paid += float64(want)
 	switch {
 	case want > s.want:
@@ -56,6 +56,32 @@ func (s *shadow) order(slot, want int32) {
 	}
 	s.want = want
 	s.start.add(slot, -want)
+}
+
+// plainTarget and plainHold are those of the HorizontalPodAutoscaler that everything is compared with: 70 % of what a replica can hold, and
+// its default window of 300 s on the way down.
+const (
+	plainTarget    = 0.70
+	plainTolerance = 0.10
+	plainHold      = 300 / SlotSeconds
+)
+
+// react is a slot of the HorizontalPodAutoscaler: the use of what is ready against the target, with its tolerance; pods that start count as
+// idle on the way up; at most twice or four more at a time.
+func (s *shadow) react(p *Params, slot int64, demand, requests float64) {
+	need := int32(max(1, math.Ceil(min(demand/plainTarget, maxReplicas))))
+	if s.start.n > 0 {
+		ready := float64(max(1, -s.start.top()))
+		busy := min(ready, demand+s.backlog/SlotSeconds)
+		up, down := busy/float64(max(1, s.want))/plainTarget, busy/ready/plainTarget
+		need = s.want
+		if up > 1+plainTolerance || down < 1-plainTolerance {
+			need = int32(max(1, math.Ceil(busy/plainTarget)))
+		}
+		need = min(need, max(2*s.want, s.want+4))
+	}
+	s.serve(p, demand, requests)
+	s.order(slot, s.hold.add(slot, need))
 }
 
 // catchUp is what it takes to work off a backlog (replica-seconds) in time, once it makes requests late.
@@ -91,7 +117,10 @@ type extreme struct {
 }
 
 // entry is a value and the slot that it is of.
-type entry struct{ slot, value int32 }
+type entry struct {
+	slot  int64
+	value int32
+}
 
 func newExtreme(slots int) extreme {
 	return extreme{slots: int32(slots), ring: make([]entry, 4)} //nolint:gosec // a hold or a start: at most a day
@@ -99,11 +128,11 @@ func newExtreme(slots int) extreme {
 
 func (e *extreme) at(i int32) *entry { return &e.ring[(e.first+i)&int32(len(e.ring)-1)] } //nolint:gosec // at most twice a day's slots
 
-func (e *extreme) add(slot, v int32) int32 {
+func (e *extreme) add(slot int64, v int32) int32 {
 	for e.n > 0 && e.at(e.n-1).value <= v {
 		e.n--
 	}
-	for e.n > 0 && e.at(0).slot <= slot-e.slots {
+	for e.n > 0 && e.at(0).slot <= slot-int64(e.slots) {
 		e.first, e.n = (e.first+1)&int32(len(e.ring)-1), e.n-1 //nolint:gosec // at most twice a day's slots
 	}
 	if int(e.n) == len(e.ring) {
