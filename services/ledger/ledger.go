@@ -4,6 +4,7 @@
 package ledger
 
 import (
+	"slices"
 	"time"
 
 	"plimsoll.dev/services/fleet"
@@ -51,7 +52,9 @@ type Node struct {
 	MemMiB   int64
 	GPUModel fleet.GPUModel
 	GPUCount int
+	GPUs     []GPUGroup     // how its GPUs are given out; empty: GPUCount whole ones
 	Life     fleet.Interval // To zero: still there
+	MinBill  time.Duration  // what the provider bills at least, however short the life
 	ReadyAt  time.Time      // zero: not ready in this hour
 	Price    *fleet.Money   // effective, per hour; nil: unknown
 	Weights  market.Weights
@@ -65,7 +68,9 @@ type Pod struct {
 	CPUMilli int64
 	MemMiB   int64
 	GPUMilli int64
+	GPUs     []GPUShare     // what it holds of the node's GPUs; empty: GPUMilli thousandths of one
 	Held     fleet.Interval // To zero: still there
+	Broken   []Trouble      // when it could not run
 }
 
 // Usage of all pods of a workload together, means over the hour; nil is unknown.
@@ -73,6 +78,7 @@ type Usage struct {
 	CPUCores *float64
 	MemMiB   *float64
 	GPUSM    *float64 // 0..1 of the GPUs that are held
+	GPUMiB   *float64 // memory of GPUs in use
 }
 
 // Hour is everything that the costing of one hour of one cluster looks at.
@@ -105,15 +111,16 @@ type CostLine struct {
 
 // Conflict is a contradiction between inputs, for people to look into.
 type Conflict struct {
-	Code     string // over_allocated, no_such_node
-	Object   string // node uid, or pod uid
+	Code     string // over_allocated, no_such_node, two_nodes, same_node_name, bad_usage
+	Object   string // node uid, pod uid, or workload id
 	Resource Resource
-	Quantity float64 // resource-hours too many, or pod-hours outside any node's life
+	Quantity float64 // resource-hours too many; pod-hours outside any node's life, or on two nodes; hours in which two nodes had one name
 }
 
 // Statement is the cost of an hour. The amounts of Lines add up to NodeCost exactly.
 type Statement struct {
 	Lines               []CostLine // by node, kind, resource, owner
+	Causes              []Cause    // what parts of the lines were for; by name, node, kind, resource, owner
 	NodeCost            fleet.Money
 	NodeSeconds         int64
 	UnpricedNodeSeconds int64
@@ -122,9 +129,33 @@ type Statement struct {
 
 // Rows sums the lines over nodes: one row per kind, resource, purchase and owner, sorted.
 func (s Statement) Rows() []Row {
-	rows := make([]Row, len(s.Lines))
-	for i, l := range s.Lines {
-		rows[i] = l.Row
+	type key struct {
+		kind     Kind
+		resource Resource
+		purchase fleet.Purchase
+		owner    Owner
 	}
-	return Merge(rows)
+	at := map[key]int{}
+	var rows []Row
+	for _, l := range s.Lines {
+		k := key{l.Kind, l.Resource, l.Purchase, l.Owner}
+		i, ok := at[k]
+		if !ok {
+			at[k] = len(rows)
+			rows = append(rows, l.Row)
+			continue
+		}
+		rows[i].add(l.Row)
+	}
+	slices.SortFunc(rows, compareRow)
+	return rows
+}
+
+// add sums o, a row of the same kind, resource, purchase and owner.
+func (r *Row) add(o Row) {
+	r.Amount = r.Amount.Add(o.Amount)
+	r.Quantity += o.Quantity
+	r.Unpriced += o.Unpriced
+	r.Measured += o.Measured
+	r.Used += o.Used
 }

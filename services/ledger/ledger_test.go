@@ -97,6 +97,13 @@ func TestClose(t *testing.T) {
 	bare.Owner.Workload = ""
 	half := pod("p1", "a", 1000)
 	half.Held = fleet.Interval{From: hour.Add(30 * time.Minute), To: hour.Add(3 * time.Hour)}
+	twin := node("a")
+	twin.UID, twin.Life.From = "uid-twin", hour.Add(30*time.Minute)
+	late := node("a")
+	late.Life.From = hour.Add(30 * time.Second)
+	late.ReadyAt = late.Life.From
+	brief := node("a")
+	brief.Life, brief.ReadyAt, brief.MinBill = fleet.Interval{From: hour, To: hour.Add(10 * time.Second)}, time.Time{}, time.Minute
 	cpu := pod("p1", "a", 0)
 	cpu.CPUMilli = 200
 	for _, c := range []struct {
@@ -116,7 +123,19 @@ func TestClose(t *testing.T) {
 		{"use below the request is not", []ledger.Node{node("a")}, []ledger.Pod{cpu}, map[fleet.WorkloadID]ledger.Usage{"w-p1": {CPUCores: f(0.1)}},
 			map[string]string{"workload/cpu": "3", "idle/cpu": "12", "idle/memory": "5", "idle/gpu": "15"}, nil},
 		{"a use that is no number is not known", []ledger.Node{node("a")}, []ledger.Pod{cpu}, map[fleet.WorkloadID]ledger.Usage{"w-p1": {CPUCores: f(math.NaN())}},
-			map[string]string{"workload/cpu": "3", "idle/cpu": "12", "idle/memory": "5", "idle/gpu": "15"}, nil},
+			map[string]string{"workload/cpu": "3", "idle/cpu": "12", "idle/memory": "5", "idle/gpu": "15"}, []string{"bad_usage"}},
+		{"a negative use is not known", []ledger.Node{node("a")}, []ledger.Pod{cpu}, map[fleet.WorkloadID]ledger.Usage{"w-p1": {CPUCores: f(-2), MemMiB: f(512)}},
+			map[string]string{"workload/cpu": "3", "workload/memory": "2.5", "idle/cpu": "12", "idle/memory": "2.5", "idle/gpu": "15"}, []string{"bad_usage"}},
+		{"a node without telemetry is charged by what was asked of it", []ledger.Node{node("a")}, []ledger.Pod{pod("p1", "a", 1000)}, nil,
+			map[string]string{"workload/gpu": "15", "idle/cpu": "15", "idle/memory": "5"}, nil},
+		{"a pod that two nodes hold pays for both, and somebody is told", []ledger.Node{node("a"), node("b")}, []ledger.Pod{pod("p1", "a", 1000), pod("p1", "b", 1000)}, nil,
+			map[string]string{"workload/gpu": "30", "idle/cpu": "30", "idle/memory": "10"}, []string{"two_nodes"}},
+		{"two nodes of one name do not both charge a pod: the younger has the name", []ledger.Node{node("a"), twin}, []ledger.Pod{pod("p1", "a", 1000)}, nil,
+			map[string]string{"workload/gpu": "15", "idle/gpu": "7.5", "idle/cpu": "22.5", "idle/memory": "7.5"}, []string{"same_node_name"}},
+		{"a pod whose clock is half a minute ahead of its node's is no contradiction", []ledger.Node{late}, []ledger.Pod{pod("p1", "a", 1000)}, nil,
+			map[string]string{"workload/gpu": "14.875", "idle/cpu": "14.875", "idle/memory": "4.958333333"}, nil},
+		{"a machine that lived ten seconds is billed for its minute", []ledger.Node{brief}, nil, nil,
+			map[string]string{"overhead/cpu": "0.25", "overhead/memory": "0.083333333", "overhead/gpu": "0.25"}, nil},
 		{"booting is overhead, not idle", []ledger.Node{booting}, nil, nil,
 			map[string]string{"overhead/cpu": "3.75", "overhead/memory": "1.25", "overhead/gpu": "3.75", "idle/cpu": "11.25", "idle/memory": "3.75", "idle/gpu": "11.25"}, nil},
 		{"three halves of a GPU are all charged, and the contradiction is a row", []ledger.Node{node("a")},

@@ -14,12 +14,7 @@ func Merge(rows []Row) []Row {
 	merged := sorted[:0]
 	for _, r := range sorted {
 		if n := len(merged); n > 0 && compareRow(merged[n-1], r) == 0 {
-			m := &merged[n-1]
-			m.Amount = m.Amount.Add(r.Amount)
-			m.Quantity += r.Quantity
-			m.Unpriced += r.Unpriced
-			m.Measured += r.Measured
-			m.Used += r.Used
+			merged[n-1].add(r)
 			continue
 		}
 		merged = append(merged, r)
