@@ -12,7 +12,7 @@ type autopilot struct {
 	mean     window
 	horizon  highest
 	deferred highest
-	slots    int
+	need     int
 }
 
 const (
@@ -35,12 +35,16 @@ func (a *autopilot) Step(o *Observation) int {
 	}
 	statistic := a.horizon.add(o.Slot, use)
 	want := math.Ceil(statistic/a.target - 1e-9)
+	a.need = int(math.Ceil(use/a.target - 1e-9))
 	want = a.deferred.add(o.Slot, want)
 	if math.Abs(want-float64(have)) < autopilotSmall*float64(have) {
 		return have
 	}
 	return int(want)
 }
+
+// Needed is the last five minutes' use over the target.
+func (a *autopilot) Needed() int { return a.need }
 
 // movingWindow is Autopilot's recommender by exponentially decaying samples (same paper, section 3.2.2), which the vertical autoscaler of
 // Kubernetes took over, asked for the whole job's use: every five minutes the peak of the window goes into a histogram in which a

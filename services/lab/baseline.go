@@ -62,6 +62,7 @@ type knative struct {
 	stable   window
 	panicked int // slot in which panic was last found; -1 none
 	most     int // of the panic
+	need     int
 }
 
 func newKnative(share float64, t *Trace) Policy {
@@ -76,6 +77,7 @@ func (k *knative) Step(o *Observation) int {
 	up, down := math.Ceil(1000*ready), math.Floor(ready/2)
 	hold := func(v float64) int { return int(math.Min(math.Max(math.Ceil(v/k.target), down), up)) }
 	want, urgent := hold(stable), hold(now)
+	k.need = want
 	if math.Ceil(now/k.target)/ready >= 2 {
 		if k.panicked < 0 {
 			k.most = 0
@@ -91,6 +93,9 @@ func (k *knative) Step(o *Observation) int {
 	return want
 }
 
+// Needed is what the stable window alone asks for.
+func (k *knative) Needed() int { return k.need }
+
 // aibrix is the APA of AIBrix (vllm-project/aibrix, pkg/controller/podautoscaler/algorithm/apa.go): the ratio of use per pod to its target,
 // acted upon beyond 10 % either way, at most doubling and at most halving the ready pods; then the cooldown of its controller, which
 // takes the highest recommendation of the last 300 s.
@@ -98,6 +103,7 @@ type aibrix struct {
 	target float64
 	use    window
 	recent highest
+	need   int
 }
 
 func newAIBrix(share float64, t *Trace) Policy {
@@ -115,8 +121,12 @@ func (a *aibrix) Step(o *Observation) int {
 	case ratio < 0.9:
 		want = math.Max(math.Ceil(pods*ratio), math.Floor(pods/2))
 	}
+	a.need = int(want)
 	return int(a.recent.add(o.Slot, want))
 }
+
+// Needed is the recommendation before the cooldown.
+func (a *aibrix) Needed() int { return a.need }
 
 // tracking is AWS target tracking: CloudWatch looks at minutes; three in a row over the target scale out in proportion, fifteen in a row
 // under 90 % of it scale in; instances that warm up count as capacity and their silence as no load, and while some do there is no scale in.

@@ -14,6 +14,7 @@ type variant struct {
 	queue     highest
 	stable    highest
 	model     *variantModel // nil: saturation only
+	need      int
 }
 
 const (
@@ -72,8 +73,12 @@ func (v *variant) Step(o *Observation) int {
 			want = max(m, o.Ready-1)
 		}
 	}
+	v.need = want
 	return max(int(v.stable.add(o.Slot, float64(want))), min(want, have))
 }
+
+// Needed is what the analyzer asked for last, before the HPA's window.
+func (v *variant) Needed() int { return v.need }
 
 // variantModel sizes by queueing theory.
 type variantModel struct {

@@ -75,7 +75,9 @@ func Run(t *Trace, cfg Config, p Policy) Score {
 	w := newRun(t, cfg)
 	for !w.Over() {
 		o := w.Advance()
-		w.Order(p.Step(&o))
+		want := p.Step(&o)
+		w.score.holding(p, want, cfg, o.Slot >= t.From && o.Slot < t.To)
+		w.Order(want)
 	}
 	return w.Score()
 }
@@ -109,6 +111,7 @@ func (w *World) Advance() Observation {
 	w.head += rho * SlotSeconds
 	w.waiting += requests
 	queue := w.queue(s)
+	w.score.note(w, rho, judged)
 	if judged {
 		w.score.add(w, rho, busy)
 	}

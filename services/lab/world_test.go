@@ -2,6 +2,7 @@ package lab
 
 import (
 	"math"
+	"reflect"
 	"sync"
 	"testing"
 
@@ -166,7 +167,7 @@ func TestScoresAreTheSameTwice(t *testing.T) {
 		t.Fatal("other rows")
 	}
 	for i := range one.Rows {
-		if one.Rows[i] != two.Rows[i] {
+		if !reflect.DeepEqual(one.Rows[i], two.Rows[i]) {
 			t.Errorf("%v and then %v", one.Rows[i], two.Rows[i])
 		}
 	}
