@@ -5,10 +5,11 @@ import "plimsoll.dev/services/fleet"
 // Check tells what is wrong with an answer, computed from the input alone: every pod once, within sizes, constraints and stock, and
 // the cost the sum of the machines.
 func Check(pods []Pod, offerings []Offering, opts Options, a *Answer) error {
+	offerings = net(offerings, &opts)
 	p := &problem{pods: pods, given: offerings, opts: opts}
 	seen := make([]bool, len(pods))
 	used := make([]int64, len(offerings))
-	var cost fleet.Money
+	var cost, weighed fleet.Money
 	once := func(i int) error {
 		if i < 0 || i >= len(pods) || seen[i] {
 			return fleet.Errorf(fleet.CodeInternal, "pod %d does not exist or is there twice", i)
@@ -35,6 +36,7 @@ func Check(pods []Pod, offerings []Offering, opts Options, a *Answer) error {
 			return fleet.Errorf(fleet.CodeInternal, "offering %q is used beyond its stock", o.InstanceType)
 		}
 		cost = cost.Add(*o.Price)
+		weighed = weighed.Add(o.weighed())
 	}
 	for i := range a.Unplaced {
 		if err := once(a.Unplaced[i].Pod); err != nil {
@@ -46,17 +48,17 @@ func Check(pods []Pod, offerings []Offering, opts Options, a *Answer) error {
 			return fleet.Errorf(fleet.CodeInternal, "pod %d is nowhere", i)
 		}
 	}
-	if cost != a.Cost || a.Bound > a.Cost {
-		return fleet.Errorf(fleet.CodeInternal, "cost %s is given as %s, bound %s", cost, a.Cost, a.Bound)
+	if cost != a.Cost || weighed != a.Weighed || a.Bound > a.Weighed {
+		return fleet.Errorf(fleet.CodeInternal, "cost %s, weighed %s is given as %s and %s, bound %s", cost, weighed, a.Cost, a.Weighed, a.Bound)
 	}
-	return nil
+	return p.checkRules(a)
 }
 
 func (p *problem) checkNode(n *Node) error {
 	o := &p.given[n.Offering]
-	share := o.SharesGPUs || p.opts.ShareGPUs
+	share := shareOf(o, &p.opts)
 	var cpu, mem, gpus int64
-	q := &problem{pods: p.pods}
+	q := &problem{pods: p.pods, given: p.given}
 	var items []item
 	for _, i := range n.Pods {
 		pod := &p.pods[i]
@@ -64,7 +66,7 @@ func (p *problem) checkNode(n *Node) error {
 			return fleet.Errorf(fleet.CodeInternal, "pod %q may not run on %q", pod.Name, o.InstanceType)
 		}
 		cpu, mem = cpu+pod.CPUMilli, mem+pod.MemMiB
-		if share && pod.GPUCount > 0 {
+		if share > 0 && pod.GPUCount > 0 {
 			q.shapes = append(q.shapes, shapeOf(pod, pod.GPUMilli, 0))
 			items = append(items, item{len(q.shapes) - 1, 1})
 		} else {
@@ -75,7 +77,7 @@ func (p *problem) checkNode(n *Node) error {
 		return fleet.Errorf(fleet.CodeInternal, "node of %q holds more than it has: %d of %d CPU, %d of %d MiB, %d of %d GPUs, %d of %d pods",
 			o.InstanceType, cpu, o.CPUMilli, mem, o.MemMiB, gpus, o.GPUCount, len(n.Pods), o.MaxPods)
 	}
-	if share && new(slots).fit(q, items, int32(o.GPUCount)) != gpusFit { //nolint:gosec // bounded by validate
+	if share > 0 && q.gpusHold(new(slots), items, p.asOffer(n.Offering)) != gpusFit {
 		return fleet.Errorf(fleet.CodeInternal, "the GPUs of a node of %q are promised beyond what they have", o.InstanceType)
 	}
 	return nil

@@ -27,9 +27,9 @@ func (s *solver) complete(left []int32, stock []int64, bins, more []bin, offer f
 			return
 		}
 		lp, r := s.master(left)
-		for j, q := range r.stock {
-			if q >= 0 {
-				lp.rhs[q] = float64(stock[j])
+		for q, row := range r.limit {
+			if row >= 0 {
+				lp.rhs[row] = float64(stock[q]) / s.p.limits[q].scale
 			}
 		}
 		lp.refresh()
@@ -52,7 +52,7 @@ func (s *solver) take(lp *master, r *rows, left []int32, stock []int64, bins []b
 	}
 	var parts []part
 	place := func(c *column, most int32) int32 {
-		most = int32(min(int64(most), stock[c.off])) //nolint:gosec // bounded by most
+		most = int32(min(int64(most), s.p.avail(stock, c.off))) //nolint:gosec // bounded by most
 		for k, row := range c.rows {
 			if int(row) < lp.cover {
 				most = min(most, left[r.shape[row]]/int32(c.vals[k]))
@@ -68,7 +68,7 @@ func (s *solver) take(lp *master, r *rows, left []int32, stock []int64, bins []b
 				}
 			}
 			bins = append(bins, b)
-			stock[c.off]--
+			s.p.spend(stock, c.off, 1)
 		}
 		return most
 	}
@@ -146,10 +146,7 @@ func (s *solver) refine(lp *master, r *rows, left []int32, values []float64) {
 		s.pr.filter()
 		added := 0
 		for _, j := range s.hot {
-			target := s.p.offs[j].cost
-			if q := r.stock[j]; q >= 0 {
-				target -= min(0, lp.y[q])
-			}
+			target := s.p.offs[j].cost + s.toll(lp, r, j)
 			if _, items, _ := s.pr.best(j, target*(1+1e-4), 300); items != nil {
 				if c, ok := s.column(j, items, r); ok {
 					s.keep(j, items)

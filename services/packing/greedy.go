@@ -37,18 +37,16 @@ func (s *solver) greedy(value []float64, demand []int32, steps int) ([]bin, int6
 	return s.greedyOn(value, left, stock, steps, nil, len(p.offs))
 }
 
-// stocks is what is left of each offering beside some machines; a big number where there is no limit.
+// stocks is what is left of each limit beside some machines.
 func (s *solver) stocks(bins []bin) []int64 {
-	st := make([]int64, len(s.p.offs))
-	for j := range st {
-		if st[j] = s.p.offs[j].stock; st[j] < 0 {
-			st[j] = 1 << 40
-		}
+	left := make([]int64, len(s.p.limits))
+	for q := range left {
+		left[q] = s.p.limits[q].max
 	}
 	for i := range bins {
-		st[bins[i].off]--
+		s.p.spend(left, bins[i].off, 1)
 	}
-	return st
+	return left
 }
 
 func (s *solver) greedyOn(value []float64, left []int32, stock []int64, steps int, bins []bin, offs int) ([]bin, int64) {
@@ -79,19 +77,20 @@ func (s *solver) greedyOn(value []float64, left []int32, stock []int64, steps in
 	var q candidates
 	for j := range offs {
 		c := candidate{off: j}
-		if stock[j] > 0 && compute(&c) {
+		if p.avail(stock, j) > 0 && compute(&c) {
 			q = append(q, c)
 		}
 	}
 	heap.Init(&q)
 	for len(q) > 0 && total > 0 {
 		c := &q[0]
-		n := int32(min(stock[c.off], 1<<30)) //nolint:gosec // bounded here
+		there := p.avail(stock, c.off)
+		n := int32(min(there, 1<<30)) //nolint:gosec // bounded here
 		for _, it := range c.items {
 			n = min(n, left[it.shape]/it.n)
 		}
 		if n <= 0 {
-			if stock[c.off] > 0 && c.fresh != version && compute(c) {
+			if there > 0 && c.fresh != version && compute(c) {
 				heap.Fix(&q, 0)
 			} else {
 				heap.Pop(&q)
@@ -105,7 +104,7 @@ func (s *solver) greedyOn(value []float64, left []int32, stock []int64, steps in
 			left[it.shape] -= it.n * n
 			total -= int64(it.n) * int64(n)
 		}
-		stock[c.off] -= int64(n)
+		p.spend(stock, c.off, int64(n))
 		version++
 	}
 	return bins, total

@@ -23,7 +23,7 @@ type pricer struct {
 
 	// the search in progress
 	share    int
-	gpus     int32
+	at       *offer
 	picks    []pick
 	cut      float64 // patterns not worth more are of no interest
 	steps    int
@@ -50,6 +50,7 @@ type pick struct {
 	loss  float64 // what taking one costs against the relaxation, not negative unless in its solution at the limit
 	rest  float64 // the most that this and later picks can gain over the relaxation
 	rank  float64
+	bond  bool // rules by node
 }
 
 func newPricer(p *problem) *pricer {
@@ -101,7 +102,7 @@ func (k *pricer) filterClass(out, in []int, share int, largest vec) []int {
 		least, plenty, beaten := *need, int32(0), false
 		for _, q := range all[:at] { // dearer or equal
 			other := &k.p.shapes[q].need[share]
-			if !other.fits(need) || (share == 1 && !sameOrSmallerGPU(&k.p.shapes[q], &k.p.shapes[i])) {
+			if !other.fits(need) || (share > 0 && !sameOrSmallerGPU(&k.p.shapes[q], &k.p.shapes[i], share)) || !mayReplace(&k.p.shapes[q], &k.p.shapes[i]) {
 				continue
 			}
 			for d := range least {
@@ -120,7 +121,10 @@ func (k *pricer) filterClass(out, in []int, share int, largest vec) []int {
 }
 
 // sameOrSmallerGPU: a fits on the GPUs that b had, pod by pod.
-func sameOrSmallerGPU(a, b *shape) bool {
+func sameOrSmallerGPU(a, b *shape, share int) bool {
+	if share == 2 && a.gpus > 0 && a.profile() != b.profile() {
+		return false
+	}
 	return a.gpus == 0 || (a.gpus <= b.gpus && a.milli <= b.milli)
 }
 
@@ -129,7 +133,10 @@ func sameOrSmallerGPU(a, b *shape) bool {
 // since the relaxation likes nothing more than most of a big pod.
 func (k *pricer) best(j int, floor float64, steps int) (float64, []item, float64) {
 	o := &k.p.offs[j]
-	k.share, k.gpus = o.share, o.gpus
+	k.share, k.at = o.share, o
+	if k.p.bonds != nil {
+		steps *= 4
+	}
 	k.fixed = -1
 	k.list(o)
 	k.cut, k.found, k.cutShort, k.trail = floor, 0, false, k.trail[:0]
@@ -214,10 +221,14 @@ func (k *pricer) search(room vec, base float64, steps int) float64 {
 
 // keep takes what is chosen now if it is worth more than all before.
 func (k *pricer) keep(val float64) {
-	k.top = max(k.top, val)
 	if val <= k.cut {
+		k.top = max(k.top, val)
 		return
 	}
+	if k.p.bonds != nil && !k.p.bonds.allow(k.p, k.chosen(len(k.picks)-1), true) {
+		return
+	}
+	k.top = max(k.top, val)
 	if k.found > 0 && len(k.trail) < 12 {
 		k.trail = append(k.trail, append([]item(nil), k.kept...))
 	}
@@ -254,9 +265,13 @@ func (k *pricer) list(o *offer) {
 	for _, i := range k.class[o.class] {
 		s := &k.p.shapes[i]
 		need := &s.need[o.share]
-		if most := need.copies(&o.cap, k.limit[i]); most > 0 {
-			k.picks = append(k.picks, pick{shape: i, need: *need, most: most, value: k.value[i]})
-			k.frac = k.frac || (o.share == 1 && s.gpus > 0 && s.milli < 1000)
+		most := need.copies(&o.cap, k.limit[i])
+		if s.bond != nil {
+			most = min(most, s.bond.most)
+		}
+		if most > 0 {
+			k.picks = append(k.picks, pick{shape: i, need: *need, most: most, value: k.value[i], bond: s.bond != nil})
+			k.frac = k.frac || s.cut(o.share)
 		}
 	}
 }
@@ -360,6 +375,9 @@ func (k *pricer) dive(i int, room vec, val, pot float64) {
 			continue
 		}
 		k.now[i] = c
+		if k.p.bonds != nil && c > 0 && q.bond && !k.p.bonds.allow(k.p, k.chosen(i), false) {
+			continue
+		}
 		if frac && c > 0 {
 			if v := k.gpusFit(i); v != gpusFit {
 				if v == gpusUnknown {
@@ -378,15 +396,21 @@ func plus(a vec, b *vec) vec {
 	return a
 }
 
-func (k *pricer) gpusFit(last int) int {
+// chosen is what is on the machine up to a pick.
+func (k *pricer) chosen(last int) []item {
 	k.check = k.check[:0]
 	if k.fixed >= 0 {
 		k.check = append(k.check, item{k.fixed, 1})
 	}
-	for i := 0; i <= last && i < k.cpuAt; i++ {
+	for i := 0; i <= last; i++ {
 		if k.now[i] > 0 {
 			k.check = append(k.check, item{k.picks[i].shape, k.now[i]})
 		}
 	}
-	return k.slots.fit(k.p, k.check, k.gpus)
+	return k.check
+}
+
+func (k *pricer) gpusFit(last int) int {
+	k.chosen(min(last, k.cpuAt-1))
+	return k.p.gpusHold(&k.slots, k.check, k.at)
 }

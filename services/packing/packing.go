@@ -21,6 +21,7 @@ type Pod struct {
 	GPUModels []fleet.GPUModel // acceptable models; empty: any
 	Archs     []string         // acceptable architectures; empty: amd64; "*": any
 	SpotOK    bool             // may run on Spot
+	Rules     *Rules           // all else it asks; nil: nothing
 }
 
 // Offering is a machine that can be rented: what pods may use of it, what it costs, how many there are.
@@ -36,6 +37,15 @@ type Offering struct {
 	MaxPods       int64
 	Stock         *int64 // machines to be had; nil: no limit known
 	ReservationID string
+	Family        string
+	Pool          string // node pool that would bring it
+	VCPU          int64  // nominal, as quotas count; 0: unknown
+	GPUMemMiB     int64  // of each GPU; 0: unknown
+	MIG           bool   // its GPUs may be cut into MIG instances, as far as the model has them
+	DomainNodes   int64  // machines in one interconnect domain; 0: no limit known
+	HazardMilli   int64  // expected interruptions as the weight h of p (1 + 2 h), in thousandths
+	Taints        []string
+	Labels        []string // key=value
 }
 
 // Options change what is allowed and how long to look. The zero value is the default.
@@ -44,6 +54,12 @@ type Options struct {
 	NoCPUOnGPU bool        // pods without GPUs may not use machines with GPUs
 	Effort     int         // how long to improve, in units of about a tenth of the default; 0: the default (10)
 	Stop       func() bool // asked between steps; true ends the search with the best so far. nil: never
+	Daemons    []Pod       // run on every machine that accepts them; the offerings' sizes are given without
+	Limits     []Limit     // caps and quotas
+	Equivalent []Equivalence
+	Budget     *fleet.Money // per hour; pods are left out by class until the plan costs no more. nil: none
+	relaxed    bool         // soft spreads are given up
+	SoftMilli  int64        // a soft spread is kept if it costs at most so many thousandths more
 }
 
 // Node is one machine of an answer with the pods on it.
@@ -57,7 +73,9 @@ type Answer struct {
 	Nodes    []Node
 	Unplaced []Unplaced
 	Cost     fleet.Money // per hour
-	Bound    fleet.Money // per hour: no packing of the placed pods costs less
+	Weighed  fleet.Money // per hour: Cost with the hazard of interruptions, which is what was minimised
+	Bound    fleet.Money // per hour: no packing of the placed pods has a lower Weighed
+	Relaxed  []string    // labels whose soft spread was given up
 	Stats    Stats
 	Proof    *Proof // of Bound; it also bounds later packings of other pods on the same offerings
 }
@@ -72,24 +90,21 @@ type Stats struct {
 	Stopped   bool // cut short by Stop
 }
 
-// Gap is cost over bound minus one; zero if there is nothing to pay.
+// Gap is the weighed cost over the bound minus one; zero if there is nothing to pay.
 func (a *Answer) Gap() float64 {
 	if a.Bound <= 0 {
 		return 0
 	}
-	return a.Cost.Float()/a.Bound.Float() - 1
+	return a.Weighed.Float()/a.Bound.Float() - 1
 }
 
 // Pack places pods on offerings. The answer is always feasible; pods that cannot be placed are listed with the reason. Errors are
 // of the input only: negative or excessive sizes.
 func Pack(pods []Pod, offerings []Offering, opts Options) (*Answer, error) {
-	if err := validate(pods, offerings); err != nil {
+	if err := validate(pods, offerings, &opts); err != nil {
 		return nil, err
 	}
-	p := newProblem(pods, offerings, opts)
-	s := newSolver(p)
-	s.solve()
-	return s.answer(), nil
+	return packAll(pods, net(offerings, &opts), opts), nil
 }
 
 // limits of the input: sizes are summed in 32 bits inside patterns.
@@ -101,7 +116,7 @@ const (
 	maxPrice     = 1_000_000 * fleet.NanosPerUnit
 )
 
-func validate(pods []Pod, offerings []Offering) error {
+func validate(pods []Pod, offerings []Offering, opts *Options) error {
 	if len(pods) > maxPods || len(offerings) > maxOfferings {
 		return fleet.Errorf(fleet.CodeTooLarge, "%d pods on %d offerings: at most %d and %d", len(pods), len(offerings), maxPods, maxOfferings)
 	}
@@ -114,9 +129,14 @@ func validate(pods []Pod, offerings []Offering) error {
 			return fleet.Errorf(fleet.CodeInvalid, "pod %q wants %d thousandths of a GPU: 1 to 1000", q.Name, q.GPUMilli)
 		}
 	}
+	if err := opts.validate(pods); err != nil {
+		return err
+	}
 	for i := range offerings {
 		o := &offerings[i]
 		switch {
+		case o.VCPU < 0 || o.VCPU > maxSize || o.GPUMemMiB < 0 || o.DomainNodes < 0 || o.HazardMilli < 0 || o.HazardMilli > 100_000:
+			return fleet.Errorf(fleet.CodeInvalid, "offering %q: vCPUs, GPU memory, domain and hazard are zero or more, the hazard at most 100", o.InstanceType)
 		case o.CPUMilli < 0 || o.MemMiB < 0 || o.GPUCount < 0 || o.MaxPods < 0 || o.CPUMilli > maxSize || o.MemMiB > maxSize || o.GPUCount > maxGPUs || o.MaxPods > maxSize:
 			return fleet.Errorf(fleet.CodeInvalid, "offering %q has a size that is negative or beyond any machine", o.InstanceType)
 		case o.Price != nil && (*o.Price < 0 || *o.Price > maxPrice):
@@ -146,7 +166,8 @@ func (s *solver) answer() *Answer {
 		}
 		sort.Ints(n.Pods)
 		a.Nodes = append(a.Nodes, n)
-		a.Cost = a.Cost.Add(p.offs[b.off].price)
+		a.Cost = a.Cost.Add(*p.given[n.Offering].Price)
+		a.Weighed = a.Weighed.Add(p.offs[b.off].price)
 	}
 	sort.SliceStable(a.Nodes, func(x, y int) bool {
 		if a.Nodes[x].Offering != a.Nodes[y].Offering {
@@ -157,8 +178,12 @@ func (s *solver) answer() *Answer {
 	placed := make([]int64, len(p.shapes))
 	for i := range next {
 		placed[i] = int64(next[i])
+		var reasons []Reason
+		if next[i] < len(p.shapes[i].pods) {
+			reasons = p.leftOver(i)
+		}
 		for _, pod := range p.shapes[i].pods[next[i]:] {
-			a.Unplaced = append(a.Unplaced, Unplaced{Pod: pod, Reasons: p.outOfStock(i)})
+			a.Unplaced = append(a.Unplaced, Unplaced{Pod: pod, Reasons: reasons})
 		}
 	}
 	a.Unplaced = append(a.Unplaced, p.unfit...)

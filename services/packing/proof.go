@@ -15,7 +15,7 @@ import (
 type proof struct {
 	count  []int64 // pods of each shape when the proof was made: values hold for at most so many
 	value  []int64
-	charge *big.Int // sum over limited offerings of stock times surplus
+	charge *big.Int // sum over the limits of what is there times what it is worth
 }
 
 func newProof(p *problem) proof {
@@ -111,7 +111,7 @@ func (p *problem) fingerprint() uint64 {
 
 // certify turns the linear program's duals into a proof. It also hands every pattern it finds that is worth more than its offering
 // costs to found. limit bounds the search per offering; a search that is cut lowers the bound, never its truth.
-func (k *pricer) certify(duals []float64, limit func(j int) int, found func(j int, items []item)) proof {
+func (k *pricer) certify(duals []float64, tolls []int64, limit func(j int) int, found func(j int, items []item)) proof {
 	p := k.p
 	pr := newProof(p)
 	for i := range p.shapes {
@@ -130,14 +130,20 @@ func (k *pricer) certify(duals []float64, limit func(j int) int, found func(j in
 	for i := range scale {
 		scale[i] = share{1, 1}
 	}
+	dues := make([]int64, len(p.offs)) // price and tolls
 	for j := range p.offs {
 		o := &p.offs[j]
-		steps := limit(j)
-		v, items, top := k.best(j, float64(o.price), min(steps, splitAfter))
-		if k.steps < 0 && steps > splitAfter { // long to search: a thousandth is not worth it
-			v, items, top = k.best(j, float64(o.price)*1.001, steps)
+		dues[j] = int64(o.price)
+		for _, u := range o.uses {
+			dues[j] += mulDiv(tolls[u.limit], u.n, int64(p.limits[u.limit].scale))
 		}
-		if v > float64(o.price)*1.000001 && found != nil {
+		due := float64(dues[j])
+		steps := limit(j)
+		v, items, top := k.best(j, due, min(steps, splitAfter))
+		if k.steps < 0 && steps > splitAfter { // long to search: a thousandth is not worth it
+			v, items, top = k.best(j, due*1.001, steps)
+		}
+		if v > due*1.000001 && found != nil {
 			for _, t := range k.trail {
 				sort.Slice(t, func(a, b int) bool { return t[a].shape < t[b].shape })
 				found(j, t)
@@ -145,12 +151,12 @@ func (k *pricer) certify(duals []float64, limit func(j int) int, found func(j in
 			found(j, items)
 		}
 		worth[j] = int64(math.Ceil(max(top, v)*(1+1e-9))) + 1
-		if o.stock >= 0 || worth[j] <= int64(o.price) {
+		if p.stockOf(j) >= 0 || worth[j] <= dues[j] {
 			continue
 		}
 		for i := range scale { // every shape the machine can hold is worth less, so that the machine is worth its price
-			if p.fitsAlone(&p.shapes[i], j) && mulLess(int64(o.price), scale[i].den, scale[i].num, worth[j]) {
-				scale[i] = share{int64(o.price), worth[j]}
+			if p.fitsAlone(&p.shapes[i], j) && mulLess(dues[j], scale[i].den, scale[i].num, worth[j]) {
+				scale[i] = share{dues[j], worth[j]}
 			}
 		}
 	}
@@ -159,13 +165,40 @@ func (k *pricer) certify(duals []float64, limit func(j int) int, found func(j in
 		pr.value[i] = t.Quo(t.Mul(big.NewInt(v), big.NewInt(scale[i].num)), big.NewInt(scale[i].den)).Int64()
 	}
 	for j := range p.offs {
-		o := &p.offs[j]
-		if o.stock >= 0 && worth[j] > int64(o.price) {
-			t.SetInt64(worth[j] - int64(o.price))
-			pr.charge.Add(pr.charge, t.Mul(t, big.NewInt(o.stock)))
+		if n := p.stockOf(j); n >= 0 && worth[j] > dues[j] {
+			t.SetInt64(worth[j] - dues[j])
+			pr.charge.Add(pr.charge, t.Mul(t, big.NewInt(n)))
 		}
 	}
+	for q, u := range tolls { // rounded up: no limit is worth less than its tolls
+		scale := big.NewInt(int64(p.limits[q].scale))
+		t.Mul(big.NewInt(u), big.NewInt(p.limits[q].max))
+		t.Add(t, new(big.Int).Sub(scale, big.NewInt(1)))
+		pr.charge.Add(pr.charge, t.Quo(t, scale))
+	}
 	return pr
+}
+
+// stockOf is how many machines of an offering with stock there can be, and so how often a surplus may be charged; -1: it has none.
+func (p *problem) stockOf(j int) int64 {
+	n, own := noLimit, false
+	for _, u := range p.offs[j].uses {
+		n = min(n, p.limits[u.limit].max/u.n)
+		own = own || u.limit >= p.shared
+	}
+	if !own {
+		return -1
+	}
+	return n
+}
+
+// mulDiv is a*b/c rounded down, exactly, at most 1e17.
+func mulDiv(a, b, c int64) int64 {
+	t := new(big.Int).Mul(big.NewInt(a), big.NewInt(b))
+	if t.Quo(t, big.NewInt(c)); !t.IsInt64() {
+		return 1e17
+	}
+	return min(t.Int64(), 1e17)
 }
 
 // mulLess tells whether a*b < c*d, exactly.

@@ -24,41 +24,64 @@ const (
 	ConstraintCPU      Constraint = "cpu"
 	ConstraintMemory   Constraint = "memory"
 	ConstraintMaxPods  Constraint = "max_pods"
-	ConstraintStock    Constraint = "stock" // none left
+	ConstraintStock    Constraint = "stock"      // none left
+	ConstraintTaint    Constraint = "taint"      // a taint the pod does not tolerate
+	ConstraintWhere    Constraint = "where"      // not where the pod asks to be
+	ConstraintGPUMem   Constraint = "gpu_memory" // too little memory per GPU, or not known
+	ConstraintMIG      Constraint = "mig"        // no such MIG instances
+	ConstraintLimit    Constraint = "limit"      // a cap or quota is used up or smaller than one machine
+	ConstraintAffinity Constraint = "affinity"   // what must be beside it is not
+	ConstraintAnti     Constraint = "anti_affinity"
+	ConstraintSpread   Constraint = "spread"
+	ConstraintGang     Constraint = "gang"
+	ConstraintPoolMost Constraint = "pool_share"
+	ConstraintBudget   Constraint = "budget"
 )
 
 var constraints = []Constraint{ConstraintPrice, ConstraintArch, ConstraintSpot, ConstraintModel, ConstraintGPUs, ConstraintCPUOnGPU,
-	ConstraintCPU, ConstraintMemory, ConstraintMaxPods, ConstraintStock}
+	ConstraintCPU, ConstraintMemory, ConstraintMaxPods, ConstraintStock, ConstraintTaint, ConstraintWhere, ConstraintGPUMem, ConstraintMIG, ConstraintLimit}
 
 // Reason tells how many offerings a constraint keeps a pod from. Lifting a constraint with Alone above zero would place the pod.
 type Reason struct {
 	Constraint Constraint
-	Offerings  int // that fail it
-	Alone      int // of those, that fail nothing else
+	Offerings  int    // that fail it
+	Alone      int    // of those, that fail nothing else
+	Detail     string // the limit, label, gang or class it is about; empty where the constraint says all
 }
 
+const unary = 15
+
 // fails tells each constraint of constraints whether the offering fails it for the pod.
-func (p *problem) fails(q *Pod, o *Offering) [10]bool {
+func (p *problem) fails(q *Pod, i int) [unary]bool {
+	o := &p.given[i]
 	whole := q.GPUCount
-	return [10]bool{
+	if q.Rules != nil && q.Rules.MIG != "" {
+		whole = 1
+	}
+	return [unary]bool{
 		!priced(o),
 		!archOK(q, o),
 		!q.SpotOK && o.Purchase == fleet.PurchaseSpot,
-		!modelOK(q, o),
+		!p.modelOK(q, o),
 		whole > o.GPUCount,
 		p.opts.NoCPUOnGPU && q.GPUCount == 0 && o.GPUCount > 0,
 		q.CPUMilli > o.CPUMilli,
 		q.MemMiB > o.MemMiB,
 		o.MaxPods < 1,
 		o.Stock != nil && *o.Stock == 0,
+		!tolerated(q.Rules, o),
+		q.Rules != nil && !selected(q.Rules.Where, o),
+		!memoryOK(q, o),
+		!migOK(q, o) || !p.instancesFit(q, o),
+		!p.withinShared(p.takes[i]),
 	}
 }
 
 func (p *problem) reasons(q *Pod) []Reason {
-	var total, alone [10]int
+	var total, alone [unary]int
 	for i := range p.given {
 		n, last := 0, 0
-		for c, f := range p.fails(q, &p.given[i]) {
+		for c, f := range p.fails(q, i) {
 			if f {
 				total[c]++
 				n, last = n+1, c
@@ -77,21 +100,56 @@ func (p *problem) reasons(q *Pod) []Reason {
 	return out
 }
 
-// outOfStock is the reason of pods for which there were machines, but too few.
-func (p *problem) outOfStock(shape int) []Reason {
-	out := p.reasons(&p.pods[p.shapes[shape].pods[0]])
-	n := 0
-	for j := range p.offs {
-		if p.fitsAlone(&p.shapes[shape], j) {
-			n++
+// leftOver are the reasons of pods for which there were machines, but too few of them or none with the right company.
+func (p *problem) leftOver(shape int) []Reason {
+	s := &p.shapes[shape]
+	out := p.reasons(&p.pods[s.pods[0]])
+	if s.bond != nil && len(s.bond.needs) > 0 {
+		for i := range s.bond.needs {
+			out = append(out, Reason{Constraint: ConstraintAffinity, Detail: s.bond.needs[i].label})
 		}
 	}
+	stock, limits := 0, map[int]int{}
+	for j := range p.offs {
+		if !p.fitsAlone(s, j) {
+			continue
+		}
+		for _, u := range p.offs[j].uses {
+			if u.limit < p.shared {
+				limits[u.limit]++
+			} else {
+				stock++
+			}
+		}
+	}
+	out = count(out, ConstraintStock, "", stock)
+	for q := range p.shared {
+		out = count(out, ConstraintLimit, p.opts.Limits[q].Name, limits[q])
+	}
+	return out
+}
+
+// count adds offerings that fail a constraint and nothing else.
+func count(out []Reason, c Constraint, detail string, n int) []Reason {
+	if n == 0 {
+		return out
+	}
 	for i := range out {
-		if out[i].Constraint == ConstraintStock {
+		if out[i].Constraint == c && out[i].Detail == detail {
 			out[i].Offerings += n
 			out[i].Alone += n
 			return out
 		}
 	}
-	return append(out, Reason{Constraint: ConstraintStock, Offerings: n, Alone: n})
+	return append(out, Reason{Constraint: c, Offerings: n, Alone: n, Detail: detail})
+}
+
+// instancesFit tells whether an offering's GPUs can hold the MIG instances of one pod.
+func (p *problem) instancesFit(q *Pod, o *Offering) bool {
+	if q.Rules == nil || q.Rules.MIG == "" || !migOK(q, o) {
+		return true
+	}
+	profile := geometries[o.GPUModel].profile(q.Rules.MIG)
+	_, v := geometries[o.GPUModel].onGPUs([]migAsk{{profile, int32(q.GPUCount)}}, int32(o.GPUCount), 2000) //nolint:gosec // bounded by validate
+	return v == gpusFit
 }

@@ -19,9 +19,10 @@ type Plan struct {
 // With the proof of an earlier answer on the same offerings the plan has a bound; without, its Bound is zero. A running machine
 // needs a price; stock counts machines, those that run included.
 func Repack(pods []Pod, offerings []Offering, running []Node, moving fleet.Money, earlier *Proof, opts Options) (*Plan, error) {
-	if err := validate(pods, offerings); err != nil {
+	if err := validate(pods, offerings, &opts); err != nil {
 		return nil, err
 	}
+	offerings = net(offerings, &opts)
 	if moving < 0 {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "moving a pod costs %s: want zero or more", moving)
 	}
@@ -38,7 +39,7 @@ func Repack(pods []Pod, offerings []Offering, running []Node, moving fleet.Money
 		}
 	}
 	r := &repacker{p: newProblem(pods, offerings, opts), moving: moving, home: make([]int, len(pods))}
-	r.all = &problem{shapes: r.p.every}
+	r.all = &problem{shapes: r.p.every, given: offerings}
 	r.settle(running, seen)
 	r.spare()
 	r.consolidate()
@@ -68,10 +69,7 @@ type repacker struct {
 
 func (r *repacker) capacity(o *Offering) (vec, int) {
 	gpus := int32(o.GPUCount) //nolint:gosec // bounded by validate
-	share := 0
-	if gpus > 0 && (r.p.opts.ShareGPUs || o.SharesGPUs) {
-		share = 1
-	}
+	share := shareOf(o, &r.p.opts)
 	return vec{int32(o.CPUMilli), int32(o.MemMiB), gpus * 1000, int32(o.MaxPods), gpus * 1000}, share //nolint:gosec // bounded by validate
 }
 
@@ -113,7 +111,7 @@ func (r *repacker) fits(h *host, pod int) bool {
 		r.items = append(r.items, item{r.p.of[i], 1})
 	}
 	r.items = merge(append(r.items, item{r.p.of[pod], 1}))
-	return r.slots.fit(r.all, r.items, int32(r.p.given[h.off].GPUCount)) == gpusFit //nolint:gosec // bounded by validate
+	return r.all.gpusHold(&r.slots, r.items, r.p.asOffer(h.off)) == gpusFit
 }
 
 // merge adds up items of one shape.
@@ -280,7 +278,7 @@ func (r *repacker) shrink(n int, moving fleet.Money) {
 		if o.price >= limit {
 			return
 		}
-		if o.stock >= 0 || !load[o.share].fits(&o.cap) {
+		if len(o.uses) > 0 || !load[o.share].fits(&o.cap) {
 			continue
 		}
 		fits := true
@@ -290,7 +288,7 @@ func (r *repacker) shrink(n int, moving fleet.Money) {
 			fits = fits && k >= 0 && r.p.accepts[r.p.every[r.p.of[i]].want][j]
 			r.items = append(r.items, item{r.p.of[i], 1})
 		}
-		if fits && (o.share == 0 || r.slots.fit(r.all, merge(r.items), o.gpus) == gpusFit) {
+		if fits && (o.share == 0 || r.all.gpusHold(&r.slots, merge(r.items), o) == gpusFit) {
 			r.pending = append(r.pending, h.pods...)
 			sort.Ints(r.pending)
 			h.gone, h.pods = true, nil
@@ -316,15 +314,11 @@ func (r *repacker) rest() *solver {
 		return s
 	}
 	stock := s.stocks(nil)
-	used := map[int]int64{}
 	for n := range r.hosts {
 		if !r.hosts[n].gone && len(r.hosts[n].pods) > 0 {
-			used[r.hosts[n].off]++
-		}
-	}
-	for j := range p.offs {
-		if p.offs[j].stock >= 0 {
-			stock[j] = max(0, stock[j]-used[p.offs[j].index])
+			for _, u := range p.takes[r.hosts[n].off] {
+				stock[u.limit] = max(0, stock[u.limit]-u.n)
+			}
 		}
 	}
 	s.fresh(left, stock)
@@ -352,7 +346,7 @@ func (s *solver) fresh(left []int32, stock []int64) {
 			break
 		}
 		for i, n := range left {
-			if n > 0 && s.p.fitsAlone(&s.p.shapes[i], j) && stock[j] > 0 {
+			if n > 0 && s.p.fitsAlone(&s.p.shapes[i], j) && s.p.avail(stock, j) > 0 {
 				hot[j] = true
 				break
 			}
@@ -375,6 +369,7 @@ func (r *repacker) plan(running []Node, s *solver, earlier *Proof) *Plan {
 		out.Nodes = append(out.Nodes, Node{Offering: off, Pods: pods})
 		out.From = append(out.From, from)
 		out.Cost = out.Cost.Add(*p.given[off].Price)
+		out.Weighed = out.Weighed.Add(p.given[off].weighed())
 		for _, i := range pods {
 			if k := p.kept[p.of[i]]; k >= 0 {
 				placed[k]++
@@ -409,7 +404,7 @@ func (r *repacker) plan(running []Node, s *solver, earlier *Proof) *Plan {
 	}
 	for k, pods := range waiting {
 		for _, i := range pods {
-			out.Unplaced = append(out.Unplaced, Unplaced{Pod: i, Reasons: p.outOfStock(k)})
+			out.Unplaced = append(out.Unplaced, Unplaced{Pod: i, Reasons: p.leftOver(k)})
 		}
 	}
 	sort.Slice(out.Unplaced, func(a, b int) bool { return out.Unplaced[a].Pod < out.Unplaced[b].Pod })

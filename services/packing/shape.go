@@ -44,24 +44,32 @@ func (a *vec) copies(c *vec, most int32) int32 {
 
 // shape is pods that ask for the same.
 type shape struct {
-	need  [2]vec // on machines that give whole GPUs; on machines that share them
+	need  [3]vec // on machines that give whole GPUs; that share them; that cut them (MIG)
 	gpus  int32
 	milli int32 // of each GPU; 1000 where nothing shares
 	want  int   // index of its wants
 	pods  []int
 	count int64
 	key   string // all that it asks for
+	rules *Rules
+	bond  *bond // rules by node; nil: none
+}
+
+// want is a pod that stands for all that may run on the same offerings.
+type want struct {
+	pod *Pod
+	pin int32
 }
 
 // offer is a usable offering inside a problem.
 type offer struct {
-	index int // in the caller's list
-	price fleet.Money
-	cost  float64 // price, for the linear program
+	index int         // in the caller's list
+	price fleet.Money // weighed
+	cost  float64     // price, for the linear program
 	cap   vec
-	share int // 0 or 1: which need counts
+	share int // 0, 1 or 2: which need counts
 	gpus  int32
-	stock int64 // -1: no limit
+	uses  []use // limits it takes from
 	class int   // offerings of a class accept the same wants and share alike
 }
 
@@ -75,20 +83,33 @@ type problem struct {
 	accepts [][]bool // [want][offer]
 	classes [][]int  // shapes each class accepts
 	unfit   []Unplaced
-	every   []shape // all shapes, those that fit nothing too
-	of      []int   // shape of each pod in every
-	kept    []int   // index in shapes of each of every; -1: fits nothing
+	limits  []cap64
+	takes   [][]use  // per given offering
+	shared  int      // limits that came from the options; the others are stock
+	pin     []int32  // per pod, an index of pins; -1: left out. nil: no pod is pinned
+	pins    [][]bool // which offerings a pinned pod may use; nil: all
+	bonds   *bonds   // rules by node; nil: none
+	every   []shape  // all shapes, those that fit nothing too
+	of      []int    // shape of each pod in every
+	kept    []int    // index in shapes of each of every; -1: fits nothing
 }
 
 func newProblem(pods []Pod, given []Offering, opts Options) *problem {
-	p := &problem{pods: pods, given: given, opts: opts}
+	return newPinned(pods, given, opts, nil, nil)
+}
+
+// newPinned makes a problem in which pods are kept to some offerings or left out.
+func newPinned(pods []Pod, given []Offering, opts Options, pin []int32, pins [][]bool) *problem {
+	p := &problem{pods: pods, given: given, opts: opts, pin: pin, pins: pins}
 	shares := opts.ShareGPUs
 	for i := range given {
 		shares = shares || given[i].SharesGPUs
 	}
 	wants := p.group(shares)
+	p.caps()
 	p.usable(wants)
 	p.dropUnfit()
+	p.bind()
 	p.classify(wants)
 	if shares {
 		p.fractions()
@@ -149,33 +170,52 @@ func (p *problem) fractions() {
 }
 
 // group makes shapes and returns one pod per distinct set of wants.
-func (p *problem) group(shares bool) []*Pod {
+func (p *problem) group(shares bool) []want {
 	byKey := map[string]int{}
 	wantIndex := map[string]int{}
-	var wants []*Pod
+	var wants []want
 	var key []byte
+	rules := map[*Rules]string{nil: ""}
 	p.of = make([]int, len(p.pods))
 	for i := range p.pods {
 		q := &p.pods[i]
+		pin := int32(0)
+		if p.pin != nil {
+			if pin = p.pin[i]; pin < 0 {
+				p.of[i] = -1
+				continue
+			}
+		}
 		milli := int64(1000)
 		if shares && q.GPUCount > 0 {
 			milli = q.GPUMilli
 		}
-		want := wantsOf(q)
+		name := wantsOf(q)
+		if q.Rules != nil {
+			r, ok := rules[q.Rules]
+			if !ok {
+				r = q.Rules.key()
+				rules[q.Rules] = r
+			}
+			name += " " + r
+		}
+		if pin > 0 {
+			name += " @" + strconv.Itoa(int(pin))
+		}
 		key = strconv.AppendInt(key[:0], q.CPUMilli, 36)
 		for _, v := range [...]int64{q.MemMiB, q.GPUCount, milli} {
 			key = strconv.AppendInt(append(key, ' '), v, 36)
 		}
-		key = append(append(key, ' '), want...)
+		key = append(append(key, ' '), name...)
 		at, ok := byKey[string(key)]
 		if !ok {
 			at = len(p.shapes)
 			byKey[string(key)] = at
-			w, ok := wantIndex[want]
+			w, ok := wantIndex[name]
 			if !ok {
 				w = len(wants)
-				wantIndex[want] = w
-				wants = append(wants, q)
+				wantIndex[name] = w
+				wants = append(wants, want{q, pin})
 			}
 			s := shapeOf(q, milli, w)
 			s.key = string(key)
@@ -191,7 +231,12 @@ func (p *problem) group(shares bool) []*Pod {
 func shapeOf(q *Pod, milli int64, want int) shape {
 	s := shape{gpus: int32(q.GPUCount), milli: int32(milli), want: want}  //nolint:gosec // bounded by validate
 	whole := vec{int32(q.CPUMilli), int32(q.MemMiB), s.gpus * 1000, 1, 0} //nolint:gosec // bounded by validate
-	s.need[0], s.need[1] = whole, whole
+	s.need[0], s.need[1], s.need[2] = whole, whole, whole
+	s.rules = q.Rules
+	if q.Rules != nil && q.Rules.MIG != "" {
+		m, c := migNeed(q.Rules.MIG)
+		s.need[2][dimGPU], s.need[2][dimHeavy] = s.gpus*m, s.gpus*c
+	}
 	s.need[1][dimGPU] = s.gpus * s.milli
 	return s
 }
@@ -215,7 +260,16 @@ func wantsOf(q *Pod) string {
 
 // accepted tells whether a pod may run on an offering, sizes aside; see reasons for the words.
 func (p *problem) accepted(q *Pod, o *Offering) bool {
-	return archOK(q, o) && (q.SpotOK || o.Purchase != fleet.PurchaseSpot) && modelOK(q, o) && (!p.opts.NoCPUOnGPU || q.GPUCount > 0 || o.GPUCount == 0)
+	return archOK(q, o) && (q.SpotOK || o.Purchase != fleet.PurchaseSpot) && p.modelOK(q, o) && (!p.opts.NoCPUOnGPU || q.GPUCount > 0 || o.GPUCount == 0) &&
+		tolerated(q.Rules, o) && (q.Rules == nil || (selected(q.Rules.Where, o) && memoryOK(q, o) && migOK(q, o)))
+}
+
+func memoryOK(q *Pod, o *Offering) bool {
+	return q.Rules == nil || q.GPUCount == 0 || q.Rules.GPUMemMiB == 0 || o.GPUMemMiB >= q.Rules.GPUMemMiB
+}
+
+func migOK(q *Pod, o *Offering) bool {
+	return q.Rules == nil || q.Rules.MIG == "" || (o.MIG && geometries[o.GPUModel].profile(q.Rules.MIG) != nil)
 }
 
 func archOK(q *Pod, o *Offering) bool {
@@ -230,7 +284,7 @@ func archOK(q *Pod, o *Offering) bool {
 	return false
 }
 
-func modelOK(q *Pod, o *Offering) bool {
+func (p *problem) modelOK(q *Pod, o *Offering) bool {
 	if q.GPUCount == 0 || len(q.GPUModels) == 0 {
 		return true
 	}
@@ -238,12 +292,17 @@ func modelOK(q *Pod, o *Offering) bool {
 		if m == o.GPUModel {
 			return true
 		}
+		for _, e := range p.opts.Equivalent {
+			if e.For == m && e.Use == o.GPUModel {
+				return true
+			}
+		}
 	}
 	return false
 }
 
 // usable keeps the offerings that have a price and stock and that no other beats in everything, cheapest first.
-func (p *problem) usable(wants []*Pod) {
+func (p *problem) usable(wants []want) {
 	var all []offer
 	for i := range p.given {
 		o := &p.given[i]
@@ -251,29 +310,26 @@ func (p *problem) usable(wants []*Pod) {
 			continue
 		}
 		gpus := int32(o.GPUCount) //nolint:gosec // bounded by validate
-		f := offer{index: i, price: *o.Price, cost: o.Price.Float(), gpus: gpus, stock: -1,
+		f := offer{index: i, price: o.weighed(), gpus: gpus, uses: p.takes[i], share: shareOf(o, &p.opts),
 			cap: vec{int32(o.CPUMilli), int32(o.MemMiB), gpus * 1000, int32(o.MaxPods), gpus * 1000}} //nolint:gosec // bounded by validate
-		if o.Stock != nil {
-			f.stock = *o.Stock
+		f.cost = f.price.Float()
+		if p.within(f.uses) {
+			all = append(all, f)
 		}
-		if gpus > 0 && (p.opts.ShareGPUs || o.SharesGPUs) {
-			f.share = 1
-		}
-		all = append(all, f)
 	}
 	sort.SliceStable(all, func(a, b int) bool { return all[a].price < all[b].price })
 	accepts := make([][]bool, len(all)) // [offer][want]
 	for j := range all {
 		accepts[j] = make([]bool, len(wants))
 		for w, q := range wants {
-			accepts[j][w] = p.accepted(q, &p.given[all[j].index])
+			accepts[j][w] = p.accepted(q.pod, &p.given[all[j].index]) && (q.pin == 0 || p.pins[q.pin] == nil || p.pins[q.pin][all[j].index])
 		}
 	}
 	var kept [][]bool
 	for j := range all {
 		beaten := false
 		for k := 0; k < len(p.offs) && !beaten; k++ { // whatever beats j is not dearer, so it is kept already or beaten itself
-			beaten = beats(&p.offs[k], &all[j], kept[k], accepts[j])
+			beaten = p.beats(&p.offs[k], &all[j], kept[k], accepts[j])
 		}
 		if !beaten {
 			p.offs = append(p.offs, all[j])
@@ -292,8 +348,11 @@ func (p *problem) usable(wants []*Pod) {
 func priced(o *Offering) bool { return o.Price != nil && *o.Price > 0 }
 
 // beats tells whether a, which is not dearer, can stand in for b wherever b stands.
-func beats(a, b *offer, takesA, takesB []bool) bool {
-	if a.stock >= 0 || !b.cap.fits(&a.cap) || (b.gpus > 0 && a.share < b.share) {
+func (p *problem) beats(a, b *offer, takesA, takesB []bool) bool {
+	if !b.cap.fits(&a.cap) || !fewer(a.uses, b.uses) {
+		return false
+	}
+	if b.gpus > 0 && b.share > 0 && (a.share != b.share || (b.share == 2 && p.given[a.index].GPUModel != p.given[b.index].GPUModel)) {
 		return false
 	}
 	for w, t := range takesB {
@@ -337,16 +396,16 @@ func (p *problem) dropUnfit() {
 }
 
 // classify numbers the offerings by what they accept.
-func (p *problem) classify(wants []*Pod) {
+func (p *problem) classify(wants []want) {
 	byKey := map[string]int{}
 	for j := range p.offs {
 		key := make([]byte, len(wants)+1)
 		for w := range wants {
-			if p.accepts[w][j] && (p.offs[j].gpus > 0 || wants[w].GPUCount == 0) {
+			if p.accepts[w][j] && (p.offs[j].gpus > 0 || wants[w].pod.GPUCount == 0) {
 				key[w] = 1
 			}
 		}
-		key[len(wants)] = byte(p.offs[j].share) //nolint:gosec // 0 or 1
+		key[len(wants)] = byte(p.offs[j].share) //nolint:gosec // 0 to 2
 		c, ok := byKey[string(key)]
 		if !ok {
 			c = len(p.classes)

@@ -106,17 +106,17 @@ func (s *solver) costOf(bins []bin) float64 {
 	return c
 }
 
-// rows of a linear program over the shapes that have demand, then the offerings with limited stock.
+// rows of a linear program over the shapes that have demand, then the limits.
 type rows struct {
 	of    []int32 // row of a shape, -1: none
 	shape []int
-	stock []int32 // row of an offering, -1: none
+	limit []int32 // row of a limit, -1: none
 }
 
 // master makes the linear program for a demand: one single-shape column per row to start from, then the fitting part of the pool.
 func (s *solver) master(demand []int32) (*master, *rows) {
 	p := s.p
-	r := &rows{of: make([]int32, len(p.shapes)), stock: make([]int32, len(p.offs))}
+	r := &rows{of: make([]int32, len(p.shapes)), limit: make([]int32, len(p.limits))}
 	var rhs []float64
 	var start []column
 	dear := 0.0
@@ -134,10 +134,13 @@ func (s *solver) master(demand []int32) (*master, *rows) {
 		c := column{off: -1, cost: 20 * dear, rows: []int32{r.of[i]}, vals: []float64{1}}
 		for j := range p.offs {
 			o := &p.offs[j]
-			if o.stock >= 0 || !p.fitsAlone(&p.shapes[i], j) {
+			if len(o.uses) > 0 || !p.fitsAlone(&p.shapes[i], j) {
 				continue
 			}
 			n := s.alone(i, j, d)
+			if n == 0 {
+				continue
+			}
 			if v := float64(n); o.cost/v < c.cost/c.vals[0] {
 				c = column{off: j, cost: o.cost, rows: c.rows, vals: []float64{v}}
 			}
@@ -145,11 +148,15 @@ func (s *solver) master(demand []int32) (*master, *rows) {
 		start = append(start, c)
 	}
 	cover := len(rhs)
+	for q := range r.limit {
+		r.limit[q] = -1
+	}
 	for j := range p.offs {
-		r.stock[j] = -1
-		if p.offs[j].stock >= 0 {
-			r.stock[j] = int32(len(rhs)) //nolint:gosec // bounded by maxOfferings
-			rhs = append(rhs, float64(p.offs[j].stock))
+		for _, u := range p.offs[j].uses {
+			if l := &p.limits[u.limit]; r.limit[u.limit] < 0 {
+				r.limit[u.limit] = int32(len(rhs)) //nolint:gosec // bounded by maxOfferings
+				rhs = append(rhs, float64(l.max)/l.scale)
+			}
 		}
 	}
 	return newMaster(rhs, cover, start), r
@@ -160,8 +167,13 @@ func (s *solver) alone(i, j int, most int32) int32 {
 	o := &s.p.offs[j]
 	sh := &s.p.shapes[i]
 	n := sh.need[o.share].copies(&o.cap, most)
-	if o.share == 1 && sh.gpus > 0 && sh.milli < 1000 {
-		for n > 1 && s.pr.slots.fit(s.p, []item{{i, n}}, o.gpus) != gpusFit {
+	if sh.cut(o.share) {
+		for n > 0 && s.p.gpusHold(&s.pr.slots, []item{{i, n}}, o) != gpusFit {
+			n--
+		}
+	}
+	if s.p.bonds != nil {
+		for n > 0 && !s.p.bonds.allow(s.p, []item{{i, n}}, true) {
 			n--
 		}
 	}
@@ -179,9 +191,9 @@ func (s *solver) column(j int, items []item, r *rows) (column, bool) {
 		c.rows = append(c.rows, row)
 		c.vals = append(c.vals, float64(it.n))
 	}
-	if r.stock[j] >= 0 {
-		c.rows = append(c.rows, r.stock[j])
-		c.vals = append(c.vals, 1)
+	for _, u := range s.p.offs[j].uses {
+		c.rows = append(c.rows, r.limit[u.limit])
+		c.vals = append(c.vals, float64(u.n)/s.p.limits[u.limit].scale)
 	}
 	return c, true
 }
@@ -238,10 +250,7 @@ func (s *solver) generate(lp *master, r *rows) {
 				if (dearly && s.stop()) || (steps[j] > 3000) != dearly || (idle[j] > 2 && (round+j)%4 != 0 && smooth > 0) {
 					continue
 				}
-				target := p.offs[j].cost
-				if q := r.stock[j]; q >= 0 {
-					target -= min(0, lp.y[q])
-				}
+				target := p.offs[j].cost + s.toll(lp, r, j)
 				least := 5e-5
 				if dearly {
 					least = 1e-3
@@ -317,7 +326,7 @@ func (s *solver) prove(lp *master, r *rows, full []float64) {
 }
 
 func (s *solver) certifyAt(full []float64, lp *master, r *rows) {
-	pr := s.pr.certify(full, func(j int) int { return s.most(certSteps, j) }, func(j int, items []item) {
+	pr := s.pr.certify(full, s.tolls(lp, r), func(j int) int { return s.most(certSteps, j) }, func(j int, items []item) {
 		if c, ok := s.column(j, items, r); ok {
 			lp.add(c)
 			s.keep(j, items)
@@ -337,7 +346,7 @@ func (s *solver) most(steps, j int) int {
 	if s.stop() {
 		return 200
 	}
-	if s.p.offs[j].share == 1 {
+	if s.p.offs[j].share > 0 {
 		return steps / 10
 	}
 	return steps
@@ -390,16 +399,10 @@ func mix(z uint64) uint64 {
 
 // choose keeps the patterns and offerings that are near use at the final duals.
 func (s *solver) choose(lp *master, r *rows) {
-	stockDual := func(j int) float64 {
-		if q := r.stock[j]; q >= 0 {
-			return -min(0, lp.y[q])
-		}
-		return 0
-	}
 	hot := map[int]bool{}
 	kept := s.pool[:0]
 	for _, c := range s.pool {
-		d := c.cost + stockDual(c.off)
+		d := c.cost + s.toll(lp, r, c.off)
 		for k, i := range c.rows {
 			d -= s.duals[i] * c.vals[k]
 		}
