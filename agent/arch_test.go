@@ -34,8 +34,9 @@ var rooms = map[string]struct {
 		imports: []string{"serve/contract/expander", "serve/contract/externalscaler"}},
 	"serve/contract/expander":       {why: "generated: what Cluster Autoscaler asks"},
 	"serve/contract/externalscaler": {why: "generated: what KEDA asks"},
-	"cmd/plimsoll-agent":            {why: "wires everything", imports: []string{"collect", "act", "uplink", "serve"}},
-	"cmd/plimsoll-swarm":            {why: "the agents' half of a benchmark", imports: []string{"uplink"}},
+	"cmd/plimsoll-agent": {why: "wires everything; its tests are clients of what it serves",
+		imports: []string{"collect", "act", "uplink", "serve", "serve/contract/expander", "serve/contract/externalscaler"}},
+	"cmd/plimsoll-swarm": {why: "the agents' half of a benchmark", imports: []string{"uplink"}},
 }
 
 func TestFloorPlan(t *testing.T) {

@@ -17,7 +17,7 @@ type Board interface {
 // owns, an HPA gets new bounds, and the rest is scaled directly.
 type Route struct {
 	scales Actuator
-	hpa    *HPA
+	hpa    *HPA  // nil: the cluster has none
 	move   bool  // bounds of HPAs are moved; false: their workloads are scaled directly
 	board  Board // nil: KEDA is not served
 }
@@ -42,10 +42,17 @@ func (r *Route) Set(ctx context.Context, workload string, from Scale, to int32) 
 	if err != nil {
 		return Scale{}, err
 	}
-	return by.Set(ctx, workload, from, to)
+	after, err := by.Set(ctx, workload, from, to)
+	if _, fetched := by.(served); err == nil && !fetched && r.board != nil {
+		_ = r.board.Publish(workload, to) // for a ScaledObject that is made later; nobody waits for it
+	}
+	return after, err
 }
 
 func (r *Route) pick(ctx context.Context, workload string) (Actuator, error) {
+	if r.hpa == nil {
+		return r.scales, nil
+	}
 	owner, err := r.hpa.find(ctx, workload)
 	switch {
 	case err != nil:

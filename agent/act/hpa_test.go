@@ -25,7 +25,7 @@ func TestHPAActuator(t *testing.T) {
 }
 
 func TestRouteActuator(t *testing.T) {
-	for name, owner := range map[string]string{"no HPA": "none", "an HPA whose bounds are moved": "", "KEDA": "ScaledObject"} {
+	for name, owner := range map[string]string{"no HPA": "none", "a cluster that knows no HPA": "none", "an HPA whose bounds are moved": "", "KEDA": "ScaledObject"} {
 		t.Run(name, func(t *testing.T) {
 			testActuator(t, func(t *testing.T) (Actuator, world) {
 				w := newHPAWorld(t, 0, 20)
@@ -34,6 +34,9 @@ func TestRouteActuator(t *testing.T) {
 					w.hpa = nil
 				case "ScaledObject":
 					w.hpa.OwnerReferences = []metav1.OwnerReference{{Kind: owner, Name: "chat"}}
+				}
+				if name == "a cluster that knows no HPA" {
+					return NewRoute(w.kube, nil, true, &keda{w: w}), w
 				}
 				return NewRoute(w.kube, NewHPA(w.client.AutoscalingV2(), w.kube, 0), true, &keda{w: w, asked: true}), w
 			})

@@ -63,6 +63,10 @@ func (s *expanderServer) BestOptions(ctx context.Context, req *expander.BestOpti
 		s.log.Info("node groups", "chosen", "all", "why", why)
 		return &expander.BestOptionsResponse{Options: plain(req.GetOptions())}, nil
 	}
+	if s.board.env.Frozen() {
+		s.log.Info("node groups", "chosen", "all", "why", "changes are frozen")
+		return &expander.BestOptionsResponse{Options: plain(req.GetOptions())}, nil
+	}
 	best, why := choose(ctx, req, s.board.prices(), s.board.env.NowMS())
 	s.log.Info("node groups", "options", len(req.GetOptions()), "chosen", strings.Join(names(best), ","), "why", why)
 	return &expander.BestOptionsResponse{Options: plain(best)}, nil

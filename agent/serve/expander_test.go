@@ -186,6 +186,11 @@ func TestAnAutoscalerIsNeverLeftWithoutAnOption(t *testing.T) {
 	if got, err = client.BestOptions(t.Context(), &expander.BestOptionsRequest{}); err != nil || len(got.GetOptions()) != 0 {
 		t.Error("without options:", got, err)
 	}
+	s.frozen.Store(true)
+	if got, err = client.BestOptions(t.Context(), request(t, true, groups...)); err != nil || len(got.GetOptions()) != 2 {
+		t.Error("while frozen:", got, err)
+	}
+	s.frozen.Store(false)
 	s.now.Add(300_000)
 	if got, err = client.BestOptions(t.Context(), request(t, true, groups...)); err != nil || len(got.GetOptions()) != 2 {
 		t.Error("with old prices:", got, err)

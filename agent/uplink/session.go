@@ -193,6 +193,8 @@ func (s *session) handle(m *agentv1.StreamResponse) error {
 		}
 	case *agentv1.StreamResponse_Config:
 		s.u.handler.Config(x.Config)
+	case *agentv1.StreamResponse_Standing:
+		s.u.handler.Standing(x.Standing)
 	case *agentv1.StreamResponse_Credential:
 		if _, err := s.u.renewed(x.Credential.GetAccessToken(), x.Credential.GetExpiresMs()); err != nil {
 			return err

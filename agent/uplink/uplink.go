@@ -53,6 +53,8 @@ type Handler interface {
 	Plan(*agentv1.Plan)
 	// Config hands over what the service asks for.
 	Config(*agentv1.Config)
+	// Standing hands over what holds now.
+	Standing(*agentv1.Standing)
 	// Series returns every series definition in use: the first frame of a new epoch announces them again.
 	Series() []*agentv1.SeriesDef
 }

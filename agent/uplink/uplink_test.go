@@ -27,7 +27,9 @@ type handler struct {
 	mu      sync.Mutex
 	plans   []string
 	configs []*agentv1.Config
-	got     chan struct{}
+	// standings that were handed over
+	standings []*agentv1.Standing
+	got       chan struct{}
 }
 
 func newHandler() *handler               { return &handler{got: make(chan struct{}, 100)} }
@@ -39,6 +41,13 @@ func (h *handler) Series() []*agentv1.SeriesDef {
 func (h *handler) Plan(p *agentv1.Plan) {
 	h.mu.Lock()
 	h.plans = append(h.plans, p.GetPlanId())
+	h.mu.Unlock()
+	h.got <- struct{}{}
+}
+
+func (h *handler) Standing(st *agentv1.Standing) {
+	h.mu.Lock()
+	h.standings = append(h.standings, st)
 	h.mu.Unlock()
 	h.got <- struct{}{}
 }
@@ -352,7 +361,8 @@ func plan(id string) *agentv1.StreamResponse {
 }
 
 func planOnce(t *testing.T, r *rig) {
-	r.svc.Greet(plan("p1"), &agentv1.StreamResponse{Message: &agentv1.StreamResponse_Config{Config: &agentv1.Config{Mode: "enforce"}}})
+	r.svc.Greet(plan("p1"), &agentv1.StreamResponse{Message: &agentv1.StreamResponse_Config{Config: &agentv1.Config{Mode: "enforce"}}},
+		&agentv1.StreamResponse{Message: &agentv1.StreamResponse_Standing{Standing: &agentv1.Standing{Generation: 7}}})
 	r.open()
 	r.svc.LoseAcks(1)
 	r.append(1)

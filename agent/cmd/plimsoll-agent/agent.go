@@ -13,6 +13,7 @@ import (
 
 	"plimsoll.dev/agent/act"
 	"plimsoll.dev/agent/collect"
+	"plimsoll.dev/agent/serve"
 	"plimsoll.dev/agent/uplink"
 	agentv1 "plimsoll.dev/services/wire/plimsoll/agent/v1"
 )
@@ -25,6 +26,7 @@ type agent struct {
 	spool   *uplink.Spool
 	clock   *collect.Clock
 	log     *slog.Logger
+	board   *serve.Board
 	hello   *agentv1.Hello // what does not change
 
 	plans chan *agentv1.Plan // at most one waits: a newer plan takes the place of an older one
@@ -71,7 +73,12 @@ func runAgent(ctx context.Context, cfg Config, role, node, version string, log *
 	}, parts.sources, spool, dict, a.clock, log)
 	limits := act.Limits{MaxReplicas: cfg.Limits.MaxReplicas, MaxReplicasPerWorkload: cfg.Limits.MaxReplicasPerWorkload,
 		MaxActionsPerMinute: cfg.Limits.MaxActionsPerMinute, Freeze: cfg.Limits.Freeze}
-	a.actor = act.New(act.Config{Mode: cfg.Mode, Limits: limits}, journal, parts.actuator,
+	a.board = serve.NewBoard(serve.Env{NowMS: a.clock.NowMS, Observed: a.collect.Observed, Frozen: func() bool { return a.actor.Frozen() }})
+	actuator, err := route(cfg, parts.actuator, parts.rest, a.board)
+	if err != nil {
+		return err
+	}
+	a.actor = act.New(act.Config{Mode: cfg.Mode, Limits: limits}, journal, actuator,
 		act.Env{NowMS: a.clock.NowMS, Observed: a.collect.Observed, TransitMS: a.clock.TransitMS}, log)
 	spool.OnLost(a.lost)
 
@@ -91,6 +98,13 @@ func runAgent(ctx context.Context, cfg Config, role, node, version string, log *
 		return err
 	}
 	defer stopHTTP()
+	if role == "controller" {
+		stop, err := serveAutoscalers(ctx, cfg, a.board, a.actor, journal, a.clock.NowMS(), log)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
 	log.Info("agent started", "role", role, "version", version, "mode", cfg.Mode, "epoch", spool.Epoch())
 	a.run(ctx, cancel, up)
 	log.Info("agent stopped")

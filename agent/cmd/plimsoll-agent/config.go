@@ -17,19 +17,20 @@ import (
 
 // Config is the agent's file. Unknown keys are errors. String values may name environment variables as ${NAME}.
 type Config struct {
-	Endpoint       string     `json:"endpoint"`       // base URL of the service; required
-	TokenFile      string     `json:"tokenFile"`      // file with the enrolment token; it may be absent once the agent has enrolled
-	Token          string     `json:"token"`          // the enrolment token itself; tokenFile wins
-	StateDir       string     `json:"stateDir"`       // identity, spool and journal; required; one agent at a time
-	ClusterName    string     `json:"clusterName"`    // a suggestion; the token decides
-	Mode           string     `json:"mode"`           // observe (default), recommend, approve, enforce
-	Namespaces     Namespaces `json:"namespaces"`     // whose workloads are seen
-	Intervals      Intervals  `json:"intervals"`      // in seconds
-	Spool          Spool      `json:"spool"`          // what waits on disk while the service is away
-	Limits         Limits     `json:"limits"`         // hold whatever the service says; 0 = no limit
-	Uplink         Uplink     `json:"uplink"`         // how to talk to the service
-	Sources        Sources    `json:"sources"`        // where readings come from
-	MetricsAddress string     `json:"metricsAddress"` // host:port of /healthz /readyz /metrics; empty: none
+	Endpoint       string      `json:"endpoint"`       // base URL of the service; required
+	TokenFile      string      `json:"tokenFile"`      // file with the enrolment token; it may be absent once the agent has enrolled
+	Token          string      `json:"token"`          // the enrolment token itself; tokenFile wins
+	StateDir       string      `json:"stateDir"`       // identity, spool and journal; required; one agent at a time
+	ClusterName    string      `json:"clusterName"`    // a suggestion; the token decides
+	Mode           string      `json:"mode"`           // observe (default), recommend, approve, enforce
+	Namespaces     Namespaces  `json:"namespaces"`     // whose workloads are seen
+	Intervals      Intervals   `json:"intervals"`      // in seconds
+	Spool          Spool       `json:"spool"`          // what waits on disk while the service is away
+	Limits         Limits      `json:"limits"`         // hold whatever the service says; 0 = no limit
+	Uplink         Uplink      `json:"uplink"`         // how to talk to the service
+	Sources        Sources     `json:"sources"`        // where readings come from
+	MetricsAddress string      `json:"metricsAddress"` // host:port of /healthz /readyz /metrics; empty: none
+	Autoscalers    Autoscalers `json:"autoscalers"`    // Cluster Autoscaler, KEDA and HPAs
 }
 
 // Namespaces filters workloads. An empty include means all.
@@ -174,6 +175,7 @@ func (c Config) WithDefaults() Config {
 	for i := range c.Sources.PodMetrics {
 		set(&c.Sources.PodMetrics[i].Path, "/metrics")
 	}
+	c.Autoscalers = c.Autoscalers.withDefaults()
 	return c
 }
 
@@ -209,6 +211,7 @@ func (c Config) Validate() error {
 	for n, p := range s.PodMetrics {
 		faults = append(faults, p.faults(n)...)
 	}
+	faults = append(faults, c.Autoscalers.faults(s.Kubernetes.Enabled)...)
 	return errors.Join(faults...)
 }
 

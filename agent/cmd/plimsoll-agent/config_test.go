@@ -26,6 +26,12 @@ sources:
     - {annotation: plimsoll.dev/scrape-port, mapping: {queue_length: backlog}}
   dcgmExporter: [{url: "http://${NODE_IP}:9400/metrics"}]
   dcgm: {mode: hostengine, address: "${NODE_IP}:5555"}
+autoscalers:
+  address: ":9402"
+  expander: true
+  keda: true
+  tls: {certFile: /etc/plimsoll-tls/tls.crt, keyFile: /etc/plimsoll-tls/tls.key, clientCAFile: ""}
+  hpa: {mode: bounds, headroomPercent: 0}
 `
 
 func load(t *testing.T, text string) (Config, error) {
@@ -45,6 +51,9 @@ func TestConfigAsTheChartWritesIt(t *testing.T) {
 	}
 	if c.Sources.DCGMExporter[0].URL != "http://10.0.0.7:9400/metrics" || c.Sources.DCGM.Address != "10.0.0.7:5555" || c.Sources.PodMetrics[1].Path != "/metrics" {
 		t.Errorf("%+v", c.Sources)
+	}
+	if *c.Autoscalers.HPA.HeadroomPercent != 0 {
+		t.Errorf("a headroom of zero became %d", *c.Autoscalers.HPA.HeadroomPercent)
 	}
 	targets, err := scrapeTargets(c.Sources.PodMetrics)
 	if err != nil || len(targets[0].Rules) != 10 || len(targets[1].Rules) != 1 {
@@ -82,6 +91,11 @@ func TestConfigFaultsArePlainSentences(t *testing.T) {
 		{"neither preset nor mapping", "annotation: plimsoll.dev/scrape-port, mapping: {queue_length: backlog}", "annotation: x", "give a preset or a mapping"},
 		{"a host engine without address", ", address: \"${NODE_IP}:5555\"", "", "sources.dcgm.address is missing"},
 		{"a variable that is not set", "${NODE_IP}:9400", "${NOWHERE}:9400", "the environment variable NOWHERE is not set"},
+		{"half a certificate", "keyFile: /etc/plimsoll-tls/tls.key, ", "", "autoscalers.tls needs both certFile and keyFile"},
+		{"a certificate at a relative path", "/etc/plimsoll-tls/tls.crt", "tls.crt", "must be an absolute path"},
+		{"an address without a port", "address: \":9402\"", "address: here", "autoscalers.address must be host:port"},
+		{"an unknown way with HPAs", "mode: bounds", "mode: fight", "autoscalers.hpa.mode must be replicas or bounds"},
+		{"a headroom out of bounds", "headroomPercent: 0", "headroomPercent: 5000", "autoscalers.hpa.headroomPercent must be 0 to 1000, not 5000"},
 		{"no YAML at all", "endpoint:", "endpoint: [", "configuration:"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -74,6 +74,10 @@ var (
 	descUnsent    = desc("collect_unsent_total", "Reports that the spool refused.")
 	descGen       = desc("act_generation", "Generation of the newest plan begun here.")
 	descFrozen    = desc("act_frozen", "1 while nothing may change.")
+	descTargets   = desc("serve_targets", "Workloads whose wanted replicas are known here.")
+	descOffers    = desc("serve_offerings", "Offerings whose effective price is known here.")
+	descAsked     = desc("serve_asked_workloads", "Workloads that KEDA asked about.")
+	descIgnored   = desc("serve_ignored_total", "Counts of the service that neither a plan set nor the cluster had.")
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -109,6 +113,11 @@ func (e exporter) Collect(ch chan<- prometheus.Metric) {
 	counter(descUnsent, c.Unsent)
 	gauge(descGen, float64(e.agent.actor.Generation()))
 	gauge(descFrozen, number(e.agent.actor.Frozen()))
+	b := e.agent.board.Counts()
+	gauge(descTargets, float64(b.Targets))
+	gauge(descOffers, float64(b.Offerings))
+	gauge(descAsked, float64(b.Asked))
+	counter(descIgnored, b.Ignored)
 }
 
 var kindNames = map[uplink.Kind]string{

@@ -29,6 +29,7 @@ func run(args []string, lookup func(string) (string, bool)) error {
 	path := flags.String("config", "/etc/plimsoll/agent.yaml", "configuration `file`")
 	role := flags.String("role", "controller", "controller or node")
 	check := flags.Bool("check", false, "check the configuration and end")
+	giveBack := flags.Bool("hand-back", false, "give the cluster's own autoscalers back what they had, and end; before an uninstall")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -50,6 +51,9 @@ func run(args []string, lookup func(string) (string, bool)) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	if *giveBack {
+		return handBack(ctx, cfg, log)
+	}
 	return runAgent(ctx, cfg, *role, node, buildVersion(), log)
 }
 

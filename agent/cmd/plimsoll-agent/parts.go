@@ -23,6 +23,7 @@ import (
 type parts struct {
 	sources  []collect.Source // the first one is the cluster
 	actuator act.Actuator     // nil: nothing can be changed
+	rest     *rest.Config     // nil: no Kubernetes
 	hello    *agentv1.Hello
 	closers  []func()
 }
@@ -77,6 +78,7 @@ func (p *parts) kubernetes(cfg Config, version string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	p.rest = rc
 	client, err := kubernetes.NewForConfig(rc)
 	if err != nil {
 		return fmt.Errorf("kubernetes: %w", err)

@@ -253,5 +253,8 @@ func (a *agent) Hello() *agentv1.Hello {
 // Config implements uplink.Handler.
 func (a *agent) Config(*agentv1.Config) {}
 
+// Standing implements uplink.Handler.
+func (a *agent) Standing(*agentv1.Standing) {}
+
 // Series implements uplink.Handler.
 func (a *agent) Series() []*agentv1.SeriesDef { return nil }
