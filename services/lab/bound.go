@@ -22,6 +22,27 @@ func Bound(t *Trace, cfg Config) (float64, error) {
 	return float64(b.least()) / SlotsPerHour, nil
 }
 
+// tariff is what slots cost: pay[n] for n replicas that run in the slot, start for each one more than before it.
+type tariff interface {
+	slot(s int) (pay []int64, start int64)
+}
+
+// flatRate is one price for every replica: costs are counted in replica-slots.
+type flatRate struct {
+	pay  []int64
+	cold int64
+}
+
+func newFlatRate(most, cold int) *flatRate {
+	f := &flatRate{pay: make([]int64, most+1), cold: int64(cold)}
+	for n := range f.pay {
+		f.pay[n] = int64(n)
+	}
+	return f
+}
+
+func (f *flatRate) slot(int) (pay []int64, start int64) { return f.pay, f.cold }
+
 // bounding is the cost to come: cost[n][d] is the least paid so far, in replica-slots, of all schedules with n replicas in the slot that
 // just passed and a backlog of at most d+1 steps now.
 type bounding struct {
@@ -29,13 +50,14 @@ type bounding struct {
 	cfg          Config
 	step         float64 // of the backlog grid, replica-seconds
 	lowest, most int     // replicas
-	cost, next   [][]int32
+	cost, next   [][]int64
+	rate         tariff
 	levels       int // of cost that are in use
 	deepest      int // levels there may be
 }
 
 // never is a cost that no schedule reaches.
-const never = math.MaxInt32 / 2
+const never = math.MaxInt64 / 4
 
 // backlogLevels is how fine the grid is for the deepest backlog that is on time anywhere.
 const backlogLevels = 360
@@ -58,9 +80,10 @@ func newBounding(t *Trace, cfg Config, step float64) (*bounding, error) {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "trace %s: a start of %d slots and at least %d replicas; want 0 to %d slots and no negative count", t.Name, cfg.ColdSlots, cfg.Min, SlotsPerDay)
 	case cfg.Max < b.most:
 		return nil, fleet.Errorf(fleet.CodeInvalid, "trace %s: its peak needs %d replicas, at most %d are allowed", t.Name, b.most, cfg.Max)
-	case (b.most+1)*b.deepest > maxCells || float64(b.most)*float64(t.To-t.From) > never/2:
-		return nil, fleet.Errorf(fleet.CodeTooLarge, "trace %s: a peak of %d replicas over %d slots is too large for an exact bound", t.Name, b.most, t.To-t.From)
+	case (b.most+1)*b.deepest > maxCells:
+		return nil, fleet.Errorf(fleet.CodeTooLarge, "trace %s: a peak of %d replicas is too large for an exact bound", t.Name, b.most)
 	}
+	b.rate = newFlatRate(b.most, cfg.ColdSlots)
 	b.cost, b.next = b.plane(), b.plane()
 	b.levels = 1
 	for n := b.lowest; n <= b.most; n++ {
@@ -69,12 +92,12 @@ func newBounding(t *Trace, cfg Config, step float64) (*bounding, error) {
 	return b, nil
 }
 
-func (b *bounding) plane() [][]int32 {
-	cells := make([]int32, (b.most+1)*b.deepest)
+func (b *bounding) plane() [][]int64 {
+	cells := make([]int64, (b.most+1)*b.deepest)
 	for i := range cells {
 		cells[i] = never
 	}
-	out := make([][]int32, b.most+1)
+	out := make([][]int64, b.most+1)
 	for n := range out {
 		out[n] = cells[n*b.deepest : (n+1)*b.deepest]
 	}
@@ -83,11 +106,12 @@ func (b *bounding) plane() [][]int32 {
 
 // slot moves the plane over one slot; with steps it notes how each state was reached.
 func (b *bounding) slot(s int, steps *steps) {
-	b.change(steps)
+	pays, start := b.rate.slot(s)
+	b.change(start, steps)
 	rho := b.trace.Rho[s]
 	room := int(rho*LateSeconds/b.step+1e-9) + 1 // levels on time at the end of the slot
 	for n := b.lowest; n <= b.most; n++ {
-		pay := int32(n) //nolint:gosec // newBounding bounds replicas times slots
+		pay := pays[n]
 		out := b.next[n][:max(room, b.levels)]
 		for d := range out {
 			out[d] = never
@@ -116,21 +140,20 @@ func (b *bounding) slot(s int, steps *steps) {
 // change lets the count move before a slot: down for nothing, up for the pay of the replicas while they start. Both directions are
 // prefix minima, so that a slot costs no more than its cells: a first pass from above leaves in each row the best that may fall to it,
 // a second from below the best that may rise.
-func (b *bounding) change(steps *steps) {
+func (b *bounding) change(start int64, steps *steps) {
 	if steps != nil {
 		steps.start(b)
 	}
 	for n := b.most - 1; n >= b.lowest; n-- {
 		b.move(n+1, n, 0, steps)
 	}
-	start := int32(b.cfg.ColdSlots) //nolint:gosec // newBounding holds it to a day
 	for n := b.lowest + 1; n <= b.most; n++ {
 		b.move(n-1, n, start, steps)
 	}
 }
 
 // move lets schedules go from one count to its neighbour at a price.
-func (b *bounding) move(from, to int, price int32, steps *steps) {
+func (b *bounding) move(from, to int, price int64, steps *steps) {
 	row, other := b.cost[to][:b.levels], b.cost[from][:b.levels]
 	if steps == nil {
 		for d, c := range other {
@@ -146,8 +169,8 @@ func (b *bounding) move(from, to int, price int32, steps *steps) {
 	}
 }
 
-func (b *bounding) least() int32 {
-	best := int32(never)
+func (b *bounding) least() int64 {
+	best := int64(never)
 	for n := b.lowest; n <= b.most; n++ {
 		for _, c := range b.cost[n][:b.levels] {
 			best = min(best, c)

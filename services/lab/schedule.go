@@ -26,7 +26,7 @@ func (s *steps) start(b *bounding) {
 
 // checkpoint is the plane before a slot.
 type checkpoint struct {
-	cells  []int32
+	cells  []int64
 	levels int
 }
 
@@ -39,6 +39,11 @@ func Schedule(t *Trace, cfg Config) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
+	return b.schedule(), nil
+}
+
+func (b *bounding) schedule() []int {
+	t := b.trace
 	kept := []checkpoint{}
 	for s := t.From; s < t.To; s++ {
 		if (s-t.From)%stretch == 0 {
@@ -67,7 +72,7 @@ func Schedule(t *Trace, cfg Config) ([]int, error) {
 			n = int(note.count[n][d])
 		}
 	}
-	return out, nil
+	return out
 }
 
 func (b *bounding) save() checkpoint {
