@@ -18,7 +18,6 @@ CREATE TABLE capacity_stock (
   total         bigint NOT NULL,          -- machines
   available     bigint,                   -- not in use; NULL: the cloud does not say
   block         boolean NOT NULL,         -- paid in advance for its whole term
-  targeted      boolean NOT NULL,         -- only machines that name it take it
   starts_at     timestamptz,
   ends_at       timestamptz,              -- NULL: until it is cancelled
   state         text NOT NULL,            -- the cloud's word for it

@@ -30,6 +30,14 @@ type Supply struct {
 	PriorShare        float64        `json:"prior_share" doc:"0 to 1: how much of the estimate is not from the offering's own evidence"`
 	Evidence          SupplyEvidence `json:"evidence"`
 	PriceRatio        *float64       `json:"price_ratio" doc:"Spot over on-demand price; null: unknown"`
+	Placement         *PlacementNote `json:"placement" doc:"what the cloud itself estimates for Spot machines there; it is shown beside the model and is no part of it; null: nobody asked within a week"`
+}
+
+// PlacementNote is a cloud's own score for a number of Spot machines.
+type PlacementNote struct {
+	Score    int       `json:"score" minimum:"1" maximum:"10" doc:"10: a request is highly likely to be granted"`
+	Machines int64     `json:"machines" doc:"how many were asked for"`
+	SeenAt   time.Time `json:"seen_at"`
 }
 
 // SupplyEvidence is what is left of an offering's own counts; they halve every three days.
@@ -101,7 +109,7 @@ type SupplyList struct {
 
 func (s *Server) listAvailability(ctx context.Context, p auth.Principal, q *offeringQuery) (*struct{ Body SupplyList }, error) {
 	out := &struct{ Body SupplyList }{SupplyList{BandsDate: availability.BandsDate(), Items: []Supply{}}}
-	err := s.withSupply(ctx, p, func(m *availability.Model, now time.Time) error {
+	err := s.withSupply(ctx, p, func(m *availability.Model, now time.Time, told placements) error {
 		out.Body.DataNow = now
 		found := m.Offerings()
 		known := false
@@ -112,18 +120,18 @@ func (s *Server) listAvailability(ctx context.Context, p auth.Principal, q *offe
 			known = true
 			out.Body.Total++
 			if len(out.Body.Items) < maxSupply {
-				out.Body.Items = append(out.Body.Items, supplyOf(m, o, now))
+				out.Body.Items = append(out.Body.Items, told.supplyOf(m, o, now))
 			}
 		}
 		if !known && q.whole() {
-			out.Body.Total, out.Body.Items = 1, []Supply{supplyOf(m, q.offering(), now)}
+			out.Body.Total, out.Body.Items = 1, []Supply{told.supplyOf(m, q.offering(), now)}
 		}
 		return nil
 	})
 	return out, err
 }
 
-func (s *Server) withSupply(ctx context.Context, p auth.Principal, fn func(*availability.Model, time.Time) error) error {
+func (s *Server) withSupply(ctx context.Context, p auth.Principal, fn func(*availability.Model, time.Time, placements) error) error {
 	return s.deps.DB.Tenant(ctx, p.Tenant, func(tx *store.Tx) error {
 		now, err := store.DataNow(ctx, tx)
 		if err != nil {
@@ -133,8 +141,55 @@ func (s *Server) withSupply(ctx context.Context, p auth.Principal, fn func(*avai
 		if err != nil {
 			return err
 		}
-		return fn(m, now)
+		told := placements{scores: map[placementKey]store.PlacementScore{}}
+		scores, err := store.PlacementScores(ctx, tx)
+		if err != nil {
+			return err
+		}
+		for _, x := range scores {
+			told.scores[placementKey{x.Cloud, x.Region, x.ZoneID, x.InstanceType}] = x
+		}
+		if len(scores) > 0 {
+			if told.zones, err = store.ZoneIDs(ctx, tx); err != nil {
+				return err
+			}
+		}
+		return fn(m, now, told)
 	})
+}
+
+// placements are scores that clouds told, by their ids of zones.
+type placements struct {
+	scores map[placementKey]store.PlacementScore
+	zones  map[string]string // ids by the account's names
+}
+
+type placementKey struct {
+	cloud              fleet.Cloud
+	region, zone, name string
+}
+
+// of an offering: its zone's, else its region's.
+func (p placements) of(o fleet.Offering) *PlacementNote {
+	if o.Purchase != fleet.PurchaseSpot {
+		return nil
+	}
+	zone := o.Zone
+	if id, ok := p.zones[zone]; ok {
+		zone = id
+	}
+	for _, z := range []string{zone, ""} {
+		if x, ok := p.scores[placementKey{o.Cloud, o.Region, z, o.InstanceType}]; ok {
+			return &PlacementNote{Score: x.Score, Machines: x.Machines, SeenAt: x.SeenAt.UTC()}
+		}
+	}
+	return nil
+}
+
+func (p placements) supplyOf(m *availability.Model, o fleet.Offering, now time.Time) Supply {
+	v := supplyOf(m, o, now)
+	v.Placement = p.of(o)
+	return v
 }
 
 func supplyOf(m *availability.Model, o fleet.Offering, now time.Time) Supply {
@@ -228,11 +283,11 @@ func (s *Server) availabilityLadder(ctx context.Context, p auth.Principal, in *s
 		ladder = append(ladder, fleet.Offering{Cloud: fleet.Cloud(parts[0]), Region: parts[1], Zone: parts[2], InstanceType: parts[3], Purchase: purchase})
 	}
 	out := &struct{ Body SupplyWait }{}
-	err := s.withSupply(ctx, p, func(m *availability.Model, now time.Time) error {
+	err := s.withSupply(ctx, p, func(m *availability.Model, now time.Time, told placements) error {
 		w := m.ExpectedWait(ladder, now)
 		out.Body = SupplyWait{DataNow: now, ExpectedSeconds: w.Expected.Seconds(), WithinHour: w.WithinHour, FirstPass: w.First, Rungs: []Supply{}}
 		for _, o := range ladder {
-			out.Body.Rungs = append(out.Body.Rungs, supplyOf(m, o, now))
+			out.Body.Rungs = append(out.Body.Rungs, told.supplyOf(m, o, now))
 		}
 		return nil
 	})

@@ -8,6 +8,7 @@ import (
 	"plimsoll.dev/services/auth"
 	"plimsoll.dev/services/availability"
 	"plimsoll.dev/services/fleet"
+	"plimsoll.dev/services/httpapi"
 	"plimsoll.dev/services/store"
 )
 
@@ -23,6 +24,7 @@ type supply struct {
 	Evidence     struct {
 		StockOuts float64 `json:"stock_outs"`
 	} `json:"evidence"`
+	Placement *httpapi.PlacementNote `json:"placement"`
 }
 
 func TestAvailability(t *testing.T) {
@@ -84,6 +86,18 @@ func TestAvailability(t *testing.T) {
 	}
 	if !b.Backoff.Equal(now.Add(time.Minute)) {
 		t.Errorf("back-off until %v", b.Backoff)
+	}
+	// The cloud's own score is kept under its id of the zone, and found by the account's name.
+	d.exec(`INSERT INTO cloud_account (tenant_id, id, cloud, name, subject, external_id, regions, sealed, zones, next_at, created_by, created_at)
+VALUES ($1, gen_random_uuid(), 'aws', 'a', 's', 'x', '{us-east-1}', '\\x00', '{"us-east-1b": "use1-az4"}', now(), 'test', now())`, string(d.tenant.ID))
+	if err := d.db.Tenant(ctx, d.tenant.ID, func(tx *store.Tx) error {
+		return store.SavePlacementScores(ctx, tx, []store.PlacementScore{{Cloud: fleet.CloudAWS, Region: "us-east-1", ZoneID: "use1-az4", InstanceType: "g5.xlarge", Machines: 2, Score: 3}})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	d.with(key, "GET", "/api/v1/availability?instance_type=g5.xlarge", nil).want(t, 200).into(t, &list)
+	if a, b := list.Items[0], list.Items[1]; a.Placement != nil || b.Placement == nil || b.Placement.Score != 3 || b.Placement.Machines != 2 {
+		t.Errorf("placement scores: %+v, %+v", a.Placement, b.Placement)
 	}
 	for name, path := range map[string]string{"another region": "?region=eu-west-1", "another type": "?instance_type=p5.48xlarge", "on demand": "?purchase=on_demand"} {
 		d.with(key, "GET", "/api/v1/availability"+path, nil).want(t, 200).into(t, &list)

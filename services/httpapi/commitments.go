@@ -91,6 +91,8 @@ func (s *Server) registerCommitments() {
 		Errors: []int{413, 422}}, auth.RoleViewer, s.commitmentUtilisation)
 	op(s, huma.Operation{OperationID: "commitment-coverage", Method: http.MethodGet, Path: "/api/v1/commitments/coverage", Summary: "What share of eligible usage commitments cover", Tags: tags,
 		Errors: []int{413, 422}}, auth.RoleViewer, s.commitmentCoverage)
+	s.registerCommitmentSeries()
+	s.registerCommitmentStock()
 	op(s, huma.Operation{OperationID: "commitment-expiries", Method: http.MethodGet, Path: "/api/v1/commitments/expiries", Summary: "What ends when", Tags: tags},
 		auth.RoleViewer, s.commitmentExpiries)
 	op(s, huma.Operation{OperationID: "commitment-recommendations", Method: http.MethodGet, Path: "/api/v1/commitments/recommendations", Summary: "What to reserve, by the tenant's own history", Tags: tags,

@@ -234,3 +234,50 @@ func TestCommitmentsOfOthersAreNotThere(t *testing.T) {
 	b.get("/api/v1/commitments").want(t, 200).into(t, &list)
 	b.with(key, "DELETE", "/api/v1/commitments/"+list.Items[0].ID, nil).want(t, 404)
 }
+
+func TestUseAndCoverageOverTimeAddUpToTheTotals(t *testing.T) {
+	t.Parallel()
+	b := openBerth(t)
+	b.load(twoPurchases).want(t, 200)
+	money := func(m httpapi.Money) int64 { return int64(fleetMoney(t, m.Amount)) }
+	for step, want := range map[string]int{"hour": 24, "day": 2} {
+		var use httpapi.CommitmentUtilisation
+		b.get("/api/v1/commitments/utilisation?"+day).want(t, 200).into(t, &use)
+		var series httpapi.CommitmentSeries
+		b.get("/api/v1/commitments/series?step="+step+"&"+day).want(t, 200).into(t, &series)
+		if len(series.Items) != want || series.Step != step {
+			t.Fatalf("%d steps of a %s, want %d", len(series.Items), series.Step, want)
+		}
+		var bought, used, unused int64
+		at := series.From
+		for _, i := range series.Items {
+			if !i.From.Equal(at) {
+				t.Errorf("a gap before %s", i.From)
+			}
+			at = i.To
+			if money(i.Used)+money(i.Unused) != money(i.Bought) {
+				t.Errorf("%s: %s used and %s unused of %s", i.From, i.Used.Amount, i.Unused.Amount, i.Bought.Amount)
+			}
+			bought, used, unused = bought+money(i.Bought), used+money(i.Used), unused+money(i.Unused)
+		}
+		if !at.Equal(series.To) || bought != money(use.Bought) || used != money(use.Used) || unused != money(use.Unused) {
+			t.Errorf("by the %s: %d bought, %d used, %d unused; in total %+v", step, bought, used, unused, use)
+		}
+	}
+	// At night one plan lies idle: the m5.xlarge runs from midnight on.
+	var series httpapi.CommitmentSeries
+	b.get("/api/v1/commitments/series?step=hour&"+day).want(t, 200).into(t, &series)
+	night, noon := series.Items[0], series.Items[23]
+	if night.Used.Amount != "0.12" || noon.Used.Amount != "0.25824" || night.EligibleHours != 2 || noon.EligibleHours != 3 || *noon.Coverage != 1 {
+		t.Errorf("before midnight %+v, before noon %+v", night, noon)
+	}
+	var list struct{ Items []httpapi.Commitment }
+	b.get("/api/v1/commitments").want(t, 200).into(t, &list)
+	b.get("/api/v1/commitments/series?commitment="+list.Items[0].ID+"&"+day).want(t, 200).into(t, &series)
+	if len(series.Items) != 2 || series.Items[0].Bought.Amount != "1.44" || *series.Items[0].Utilisation != 1 {
+		t.Errorf("the RI alone: %+v", series.Items)
+	}
+	b.get("/api/v1/commitments/series?commitment="+uuid.NewString()+"&"+day).want(t, 404)
+	b.get("/api/v1/commitments/series?step=week&"+day).want(t, 422)
+	b.get("/api/v1/commitments/series?step=hour&from=2026-01-01T00:00:00Z&to=2026-03-02T12:00:00Z").want(t, 422)
+}

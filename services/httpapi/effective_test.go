@@ -143,3 +143,54 @@ func TestOneEffectivePriceForPlanListAndExplanation(t *testing.T) {
 		t.Errorf("the cluster costs %+v", cluster.CostHour)
 	}
 }
+
+func TestTheEffectiveLineFollowsWhatCommitmentsLeftOver(t *testing.T) {
+	t.Parallel()
+	p := openPriced(t)
+	p.spotPrice(-48*time.Hour, "0.4")
+	at := func(back time.Duration) time.Time { return p.now.Add(-back).UTC().Truncate(time.Hour) }
+	// A plan of 1.00 an hour at 37 % off began twelve hours ago; the machine on demand has run for one.
+	p.tx(func(ctx context.Context, tx *store.Tx) error {
+		_, err := store.ImportCommitments(ctx, tx, []commitment.Commitment{{Ref: "sp", Kind: commitment.KindInstanceSP, Region: "us-east-1", Family: "g5", Spend: 1_000_000_000,
+			DiscountPPM: 370_000, Term: fleet.Interval{From: at(12 * time.Hour), To: p.now.AddDate(0, 6, 0)}}}, "api", "test")
+		return err
+	})
+	from, to := at(24*time.Hour), p.now.UTC().Truncate(time.Hour).Add(time.Hour)
+	line := func(more string) map[time.Time]string {
+		var h httpapi.SpotHistory
+		p.with(p.viewer, "GET", "/api/v1/prices/spot?region=us-east-1&instance_type="+machine+"&step=3600&from="+from.Format(time.RFC3339)+"&to="+to.Format(time.RFC3339)+more, nil).want(t, 200).into(t, &h)
+		if len(h.Series) != 1 || len(h.Effective) != len(h.Series[0].Points) {
+			t.Fatalf("%d series, %d prices", len(h.Series), len(h.Effective))
+		}
+		out := map[time.Time]string{}
+		for i, e := range h.Effective {
+			if !e.At.Equal(h.Series[0].Points[i].At) || e.Price == nil {
+				t.Fatalf("step %d: %+v beside %s", i, e, h.Series[0].Points[i].At)
+			}
+			out[e.At.UTC()] = *e.Price
+		}
+		if h.Data == nil || h.Data.Pools != 1 || h.Data.Changes != 1 || !h.Data.FirstAt.Equal(h.Data.LastAt) || h.Data.Source != "test" {
+			t.Errorf("the history reaches %+v", h.Data)
+		}
+		return out
+	}
+	got := line("")
+	for name, c := range map[string]struct {
+		back time.Duration
+		want string
+	}{
+		"before the plan the list":           {13 * time.Hour, "1.006"},
+		"a plan without machines covers all": {12 * time.Hour, "0.00"},
+		"while nothing ran it stays so":      {4 * time.Hour, "0.00"},
+	} {
+		if price := got[at(c.back)]; price != c.want {
+			t.Errorf("%s: %s, want %s", name, price, c.want)
+		}
+	}
+	// Now, with one machine running: the same as the explanation says.
+	if now, explained := got[to.Add(-time.Hour)], p.next("now", fleet.PurchaseOnDemand); now != explained && p.now.Sub(to.Add(-time.Hour)) < time.Hour {
+		if p.now.Add(-time.Hour).Before(to.Add(-time.Hour)) { // the machine ran at the step already
+			t.Errorf("the line ends at %s, the explanation says %s", now, explained)
+		}
+	}
+}

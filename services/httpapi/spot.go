@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -51,9 +52,10 @@ type SpotPoint struct {
 
 // SpotSeries is the price of one pool over time.
 type SpotSeries struct {
-	Pool   SpotPool    `json:"pool"`
-	Newest SpotQuote   `json:"newest" doc:"the newest price, whatever the range"`
-	Points []SpotPoint `json:"points"`
+	Pool     SpotPool    `json:"pool"`
+	ZoneName string      `json:"zone_name,omitempty" doc:"the zone as the tenant's account names it, where prices are kept under the cloud's id of it"`
+	Newest   SpotQuote   `json:"newest" doc:"the newest price, whatever the range"`
+	Points   []SpotPoint `json:"points"`
 }
 
 // SpotHistory is the answer for one machine type: a series per zone, and the catalogue's prices as lines to compare with.
@@ -66,7 +68,33 @@ type SpotHistory struct {
 	CatalogueOnDemand *Money       `json:"catalogue_on_demand" doc:"of the region asked for; null without a region"`
 	CatalogueSpot     *Money       `json:"catalogue_spot" doc:"stands in where there is no series"`
 	CatalogueSource   string       `json:"catalogue_source,omitempty"`
+	Effective         []PricePoint `json:"effective" doc:"what the next machine on demand cost this tenant at each step: its own price, after what its commitments left over then, in the cheapest zone; empty without a region"`
+	EffectiveProblem  string       `json:"effective_problem,omitempty" doc:"why effective is empty although a region was asked for"`
+	Data              *SpotData    `json:"data" doc:"how far the history of what was asked for reaches, whatever the range; null: there is none"`
 	Series            []SpotSeries `json:"series" doc:"by region and zone"`
+}
+
+// PricePoint is a price at a step.
+type PricePoint struct {
+	At    time.Time `json:"at"`
+	Price *string   `json:"price" doc:"per machine-hour; null: unknown"`
+}
+
+// SpotData is how far a history reaches.
+type SpotData struct {
+	FirstAt time.Time `json:"first_at" doc:"the first change"`
+	LastAt  time.Time `json:"last_at" doc:"the newest change"`
+	SeenAt  time.Time `json:"seen_at" doc:"when a source was heard last: prices hold until then"`
+	Stale   bool      `json:"stale" doc:"nobody was heard for over 26 hours"`
+	Source  string    `json:"source" doc:"who was heard last"`
+	Pools   int       `json:"pools"`
+	Changes int64     `json:"changes"`
+}
+
+// SpotCloudData is how far the history of a cloud reaches.
+type SpotCloudData struct {
+	Cloud fleet.Cloud `json:"cloud"`
+	SpotData
 }
 
 // SpotPoolStats describe a pool's price over a window. Shares and ratios are 0 to 1; null: there was nothing to compute it from.
@@ -107,6 +135,8 @@ type SpotMarket struct {
 	Zones        []string     `json:"zones" doc:"an empty name: one price for the region"`
 	Machine      *SpotMachine `json:"machine" doc:"null: not in the catalogue"`
 	SeenAt       time.Time    `json:"seen_at"`
+	LastAt       time.Time    `json:"last_at" doc:"the newest change"`
+	Stale        bool         `json:"stale" doc:"nobody was heard for over 26 hours: ask for ranges that end at seen_at"`
 }
 
 // QuarantinedPrice is a price that the guard did not believe; it is never used.
@@ -143,6 +173,7 @@ func (s *Server) registerSpot() {
 	op(s, get("get-spot-history", "", "Spot price of a machine type over time, per zone"), auth.RoleViewer, s.getSpotHistory)
 	op(s, get("get-spot-stats", "/stats", "Level, discount and steadiness of Spot prices, per pool"), auth.RoleViewer, s.getSpotStats)
 	op(s, get("list-cheapest-spot", "/cheapest", "What Spot machines cost at a moment, cheapest per GPU first"), auth.RoleViewer, s.listCheapestSpot)
+	op(s, get("get-spot-data", "/data", "How far the history of Spot prices reaches, per cloud"), auth.RoleViewer, s.getSpotData)
 	op(s, get("list-spot-markets", "/markets", "Machine types and regions that there is a price history of"), auth.RoleViewer, s.listSpotMarkets)
 	op(s, get("list-quarantined-prices", "/quarantine", "Prices that were not believed, newest first"), auth.RoleViewer, s.listQuarantinedPrices)
 }
@@ -157,7 +188,7 @@ const (
 func (s *Server) getSpotHistory(ctx context.Context, p auth.Principal, in *struct {
 	Cloud        fleet.Cloud `query:"cloud" enum:"aws,azure,gcp" default:"aws"`
 	Region       string      `query:"region" maxLength:"64" doc:"default: all, at most 60 series"`
-	Zone         string      `query:"zone" maxLength:"64"`
+	Zone         string      `query:"zone" maxLength:"64" doc:"the name that prices are kept under, or the account's"`
 	InstanceType string      `query:"instance_type" required:"true" minLength:"1" maxLength:"128"`
 	Product      string      `query:"product" maxLength:"64" default:"Linux/UNIX"`
 	From         time.Time   `query:"from" doc:"default: 30 days before to"`
@@ -165,6 +196,8 @@ func (s *Server) getSpotHistory(ctx context.Context, p auth.Principal, in *struc
 	Step         int         `query:"step" minimum:"0" doc:"seconds; default: about 300 steps, at least a minute; at most 1000 steps"`
 }) (*struct{ Body SpotHistory }, error) {
 	out := &struct{ Body SpotHistory }{}
+	machine := fleet.Offering{Cloud: in.Cloud, Region: in.Region, InstanceType: in.InstanceType, Purchase: fleet.PurchaseOnDemand}
+	var line *store.EffectiveLine
 	err := s.deps.DB.Tenant(ctx, p.Tenant, func(tx *store.Tx) error {
 		from, to, err := spotRange(ctx, tx, in.From, in.To)
 		if err != nil {
@@ -177,8 +210,28 @@ func (s *Server) getSpotHistory(ctx context.Context, p auth.Principal, in *struc
 		if to.Sub(from)/step > maxSpotSteps {
 			return &fleet.Error{Code: fleet.CodeInvalid, Message: "that is more than 1000 steps; ask for longer ones", Field: "query.step"}
 		}
-		series, err := store.SpotHistory(ctx, tx, store.SpotFilter{Cloud: in.Cloud, Region: in.Region, Zone: in.Zone, InstanceTypes: []string{in.InstanceType},
-			Product: in.Product, Limit: maxSpotSeries}, from, to)
+		filter := store.SpotFilter{Cloud: in.Cloud, Region: in.Region, Zone: in.Zone, InstanceTypes: []string{in.InstanceType}, Product: in.Product, Limit: maxSpotSeries}
+		ids, err := store.ZoneIDs(ctx, tx)
+		if err != nil {
+			return err
+		}
+		names := map[string]string{}
+		for name, id := range ids {
+			if was, ok := names[id]; !ok || name < was {
+				names[id] = name
+			}
+		}
+		series, err := store.SpotHistory(ctx, tx, filter, from, to)
+		if err != nil {
+			return err
+		}
+		if id := ids[in.Zone]; len(series) == 0 && id != "" { // asked for by the account's name
+			filter.Zone = id
+			if series, err = store.SpotHistory(ctx, tx, filter, from, to); err != nil {
+				return err
+			}
+		}
+		data, err := store.SpotReach(ctx, tx, filter)
 		if err != nil {
 			return err
 		}
@@ -189,9 +242,73 @@ func (s *Server) getSpotHistory(ctx context.Context, p auth.Principal, in *struc
 			out.Body.CatalogueOnDemand, out.Body.CatalogueSpot, out.Body.CatalogueSource = moneyOrNil(listed.List, cur), moneyOrNil(listed.Effective, cur), listed.Source
 		}
 		for _, line := range series {
-			out.Body.Series = append(out.Body.Series, s.showSpotSeries(line, from, to, step, tx.Now))
+			view := s.showSpotSeries(line, from, to, step, tx.Now)
+			view.ZoneName = names[view.Pool.Zone]
+			out.Body.Series = append(out.Body.Series, view)
 		}
-		return nil
+		for _, d := range data {
+			out.Body.Data = ptr(showSpotData(d, tx.Now))
+		}
+		if in.Region != "" && in.Product == market.ProductLinux {
+			line, err = store.LoadEffectiveLine(ctx, tx, s.prices(), machine, fleet.Interval{From: from, To: to})
+			var coded *fleet.Error
+			if errors.As(err, &coded) && coded.Code == fleet.CodeTooLarge { // the chart does without the line
+				out.Body.EffectiveProblem, err = coded.Message, nil
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out.Body.Effective = []PricePoint{}
+	if line == nil {
+		return out, nil
+	}
+	moments := steps(out.Body.From, out.Body.To, time.Duration(out.Body.StepSeconds)*time.Second)
+	prices, err := line.At(ctx, machine, in.Zone, moments)
+	for i, at := range moments {
+		if err == nil {
+			out.Body.Effective = append(out.Body.Effective, PricePoint{At: at, Price: decimal(prices[i])})
+		}
+	}
+	return out, err
+}
+
+// steps are the beginnings of the steps of a range.
+func steps(from, to time.Time, step time.Duration) (out []time.Time) {
+	for at := from; at.Before(to); at = at.Add(step) {
+		out = append(out, at)
+	}
+	return out
+}
+
+func showSpotData(d store.SpotReached, now time.Time) SpotData {
+	return SpotData{FirstAt: d.FirstAt.UTC(), LastAt: d.LastAt.UTC(), SeenAt: d.SeenAt.UTC(), Stale: now.Sub(d.SeenAt) > market.SpotFreshFor, Source: d.Source, Pools: d.Pools, Changes: d.Changes}
+}
+
+func (s *Server) getSpotData(ctx context.Context, p auth.Principal, _ *struct{}) (*struct {
+	Body struct {
+		DataNow time.Time       `json:"data_now" doc:"the tenant's: what a range ends with by default"`
+		Items   []SpotCloudData `json:"items" doc:"by cloud; one without any prices is left out"`
+	}
+}, error) {
+	out := &struct {
+		Body struct {
+			DataNow time.Time       `json:"data_now" doc:"the tenant's: what a range ends with by default"`
+			Items   []SpotCloudData `json:"items" doc:"by cloud; one without any prices is left out"`
+		}
+	}{}
+	err := s.deps.DB.Tenant(ctx, p.Tenant, func(tx *store.Tx) (err error) {
+		if out.Body.DataNow, err = store.DataNow(ctx, tx); err != nil {
+			return err
+		}
+		data, err := store.SpotReach(ctx, tx, store.SpotFilter{})
+		out.Body.Items = make([]SpotCloudData, 0, len(data))
+		for _, d := range data {
+			out.Body.Items = append(out.Body.Items, SpotCloudData{Cloud: d.Cloud, SpotData: showSpotData(d, tx.Now)})
+		}
+		return err
 	})
 	return out, err
 }
@@ -275,7 +392,7 @@ func (s *Server) listSpotMarkets(ctx context.Context, p auth.Principal, in *stru
 		out.Body.Items = make([]SpotMarket, 0, len(markets))
 		for _, m := range markets {
 			out.Body.Items = append(out.Body.Items, SpotMarket{Cloud: m.Cloud, Region: m.Region, InstanceType: m.InstanceType, Product: m.Product,
-				Zones: m.Zones, Machine: s.spotMachine(m.Cloud, m.InstanceType), SeenAt: m.SeenAt.UTC()})
+				Zones: m.Zones, Machine: s.spotMachine(m.Cloud, m.InstanceType), SeenAt: m.SeenAt.UTC(), LastAt: m.LastAt.UTC(), Stale: tx.Now.Sub(m.SeenAt) > market.SpotFreshFor})
 		}
 		return err
 	})

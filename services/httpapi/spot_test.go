@@ -108,6 +108,16 @@ func TestSpotPrices(t *testing.T) {
 		t.Errorf("markets: %+v", markets)
 	}
 
+	if m := markets.Items[1]; m.Stale || !m.LastAt.Equal(time.Unix(ago(12), 0)) {
+		t.Errorf("the newest change is %s, stale: %t", m.LastAt, m.Stale)
+	}
+	var data struct{ Items []httpapi.SpotCloudData }
+	get("/data").want(t, 200).into(t, &data)
+	if len(data.Items) != 1 || data.Items[0].Cloud != fleet.CloudAWS || !data.Items[0].FirstAt.Equal(time.Unix(ago(48), 0)) || !data.Items[0].LastAt.Equal(time.Unix(ago(12), 0)) ||
+		data.Items[0].Pools != 4 || data.Items[0].Changes != 5 || data.Items[0].Stale {
+		t.Errorf("the data reaches %+v", data.Items)
+	}
+
 	var quarantine struct{ Items []httpapi.QuarantinedPrice }
 	get("/quarantine").want(t, 200).into(t, &quarantine)
 	if len(quarantine.Items) != 1 || quarantine.Items[0].Spot != "36.08" || quarantine.Items[0].Reason != market.SuspectOffOnDemand || quarantine.Items[0].Expected.Amount != "1.212" {

@@ -184,3 +184,45 @@ VALUES ($1, 'aws', '', 'm5.large', 'on_demand', $2, 80000000, 'test', now())`, e
 		t.Errorf("a machine of unknown price costs %s", *got)
 	}
 }
+
+// What the pages say of each hour is what the ledger claimed and charged for it.
+func TestTheSeriesOfUseSaysWhatTheLedgerClaimed(t *testing.T) {
+	t.Parallel()
+	e := newEstate(t)
+	other := e.second()
+	e.buy()
+	e.node("a", "m5.large", fleet.PurchaseOnDemand, start)
+	other.node("b", "m5.large", fleet.PurchaseOnDemand, start.Add(90*time.Minute))
+	for _, c := range []*estate{e, other} {
+		c.dataAt(start.Add(4*time.Hour + 30*time.Minute))
+	}
+	e.catchUp()
+	other.catchUp()
+	span := fleet.Interval{From: start, To: start.Add(3 * time.Hour)}
+	var steps []commitment.Step
+	e.tx(func(ctx context.Context, tx *store.Tx) error {
+		bought, err := store.Commitments(ctx, tx, span.From, span.To)
+		if err != nil {
+			return err
+		}
+		plain := make([]commitment.Commitment, len(bought))
+		for i, c := range bought {
+			plain[i] = c.Commitment
+		}
+		nodes, err := store.NodeLives(ctx, tx, span.From, span.To)
+		if err != nil {
+			return err
+		}
+		steps, err = commitment.Series(span, time.Hour, nodes, plain, commitment.NewPrices(market.Catalogue(), nil), "", ctx.Err)
+		return err
+	})
+	if len(steps) != 3 {
+		t.Fatalf("%d steps", len(steps))
+	}
+	for _, s := range steps {
+		claimed := fleet.Money(e.number(`SELECT coalesce(sum(amount_nano), 0)::bigint FROM commitment_claim WHERE tenant_id = $1 AND hour = $2`, e.tenant, s.Interval.From))
+		if unused := e.closed(s.Interval.From, "commitment_unused"); s.Balance.Used != claimed || s.Balance.Unused != unused || s.Balance.Bought != claimed.Add(unused) || claimed == 0 {
+			t.Errorf("%s: the series says %s used and %s unused of %s, the ledger %s and %s", s.Interval.From, s.Balance.Used, s.Balance.Unused, s.Balance.Bought, claimed, unused)
+		}
+	}
+}

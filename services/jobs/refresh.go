@@ -122,10 +122,14 @@ func (w *Refresh) account(ctx context.Context, tenant fleet.TenantID, id string)
 	var account store.CloudAccount
 	var sealed []byte
 	var sources []store.PriceSource
+	var wish scoreWish
 	var now time.Time
 	err := w.DB.Tenant(ctx, tenant, func(tx *store.Tx) (err error) {
 		now = tx.Now
 		if account, sealed, err = store.LoadCloudAccount(ctx, tx, id); err != nil {
+			return err
+		}
+		if wish, err = loadScoreWish(ctx, tx, account.Cloud); err != nil {
 			return err
 		}
 		sources, err = store.PriceSources(ctx, tx)
@@ -146,6 +150,7 @@ func (w *Refresh) account(ctx context.Context, tenant fleet.TenantID, id string)
 	if err != nil {
 		return Refreshed{}, err
 	}
+	read.scores = w.scores(ctx, source, account, wish)
 	var done Refreshed
 	err = w.DB.Tenant(ctx, tenant, func(tx *store.Tx) (err error) {
 		done, err = w.save(ctx, tx, account, read)
@@ -190,6 +195,7 @@ type reading struct {
 	regions     []regionReading
 	commitments cloud.List[cloud.Commitment]
 	capacity    cloud.List[cloud.Capacity]
+	scores      []store.PlacementScore
 }
 
 type regionReading struct {
@@ -266,6 +272,9 @@ func (w *Refresh) save(ctx context.Context, tx *store.Tx, account store.CloudAcc
 		}
 	}
 	if err := w.saveCommitments(ctx, tx, account, r.commitments, &done); err != nil {
+		return done, err
+	}
+	if err := w.saveStock(ctx, tx, account, r); err != nil {
 		return done, err
 	}
 	done.Reservations = len(r.capacity.Items)

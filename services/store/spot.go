@@ -195,24 +195,71 @@ type SpotMarket struct {
 	Cloud                         fleet.Cloud
 	Region, InstanceType, Product string
 	Zones                         []string // sorted; an empty name: one price for the region
-	SeenAt                        time.Time
+	LastAt, SeenAt                time.Time
 }
 
 // SpotMarkets lists at most 20,000 of them, of one cloud or of all, sorted.
 func SpotMarkets(ctx context.Context, tx *Tx, cloud fleet.Cloud) ([]SpotMarket, error) {
 	rows, err := tx.pgx.Query(ctx, `
-SELECT cloud, region, instance_type, product, array_agg(zone ORDER BY zone), max(seen_at) FROM spot_pool WHERE ($1 = '' OR cloud = $1)
+SELECT cloud, region, instance_type, product, array_agg(zone ORDER BY zone), max(at), max(seen_at) FROM spot_pool WHERE ($1 = '' OR cloud = $1)
 GROUP BY cloud, region, instance_type, product ORDER BY 1, 2, 3, 4 LIMIT 20000`, cloud)
 	if err != nil {
 		return nil, fmt.Errorf("list Spot markets: %w", err)
 	}
 	markets, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (m SpotMarket, err error) {
-		return m, row.Scan(&m.Cloud, &m.Region, &m.InstanceType, &m.Product, &m.Zones, &m.SeenAt)
+		return m, row.Scan(&m.Cloud, &m.Region, &m.InstanceType, &m.Product, &m.Zones, &m.LastAt, &m.SeenAt)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list Spot markets: %w", err)
 	}
 	return markets, nil
+}
+
+// SpotReached is how far the history of a cloud reaches.
+type SpotReached struct {
+	Cloud          fleet.Cloud
+	FirstAt        time.Time // the first change of the first 5,000 pools that begin in the first month
+	LastAt, SeenAt time.Time
+	Source         string
+	Pools          int
+	Changes        int64
+}
+
+// SpotReach says how far the history of the pools that match reaches, by cloud; clouds without any are left out.
+func SpotReach(ctx context.Context, tx *Tx, f SpotFilter) ([]SpotReached, error) {
+	rows, err := tx.pgx.Query(ctx, `
+WITH p AS (
+  SELECT p.*, (SELECT min(c.month) FROM spot_chunk c WHERE c.pool_id = p.id) AS month FROM spot_pool p WHERE ($1 = '' OR p.cloud = $1) AND ($2 = '' OR p.region = $2)
+  AND ($3 = '' OR p.zone = $3) AND (cardinality($4::text[]) = 0 OR p.instance_type = ANY($4)) AND ($5 = '' OR p.product = $5)),
+g AS (SELECT cloud, min(month) AS month, max(at) AS at, max(seen_at) AS seen_at, count(*) AS pools, sum(changes) AS changes FROM p GROUP BY cloud)
+SELECT g.cloud, g.at, g.seen_at, (SELECT p.source FROM p WHERE p.cloud = g.cloud ORDER BY p.seen_at DESC, p.id LIMIT 1), g.pools, g.changes, g.month,
+  ARRAY(SELECT c.body FROM p JOIN spot_chunk c ON c.pool_id = p.id AND c.month = p.month WHERE p.cloud = g.cloud AND p.month = g.month ORDER BY p.id LIMIT $6)
+FROM g ORDER BY g.cloud`, f.args()...)
+	if err != nil {
+		return nil, fmt.Errorf("measure Spot history: %w", err)
+	}
+	var buf []market.SpotChange
+	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r SpotReached, err error) {
+		var month *time.Time
+		var bodies [][]byte
+		if err := row.Scan(&r.Cloud, &r.LastAt, &r.SeenAt, &r.Source, &r.Pools, &r.Changes, &month, &bodies); err != nil {
+			return r, err
+		}
+		r.FirstAt = r.LastAt
+		for _, body := range bodies {
+			if buf, err = unpackSpot(month.UTC(), body, buf[:0]); err != nil {
+				return r, err
+			}
+			if first := buf[0].Time(); first.Before(r.FirstAt) {
+				r.FirstAt = first
+			}
+		}
+		return r, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("measure Spot history: %w", err)
+	}
+	return out, nil
 }
 
 // SpotStock says how much is kept.

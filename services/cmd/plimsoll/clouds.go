@@ -43,6 +43,19 @@ func readClouds() (c clouds, err error) {
 	return c, nil
 }
 
+// amazon also estimates how likely Spot machines can be had.
+type amazon struct{ *aws.Source }
+
+// SpotScores implements jobs.PlacementScorer.
+func (a amazon) SpotScores(ctx context.Context, instanceType string, machines int) ([]jobs.PlacementScore, error) {
+	scores, err := a.PlacementScores(ctx, []string{instanceType}, machines)
+	out := make([]jobs.PlacementScore, 0, len(scores))
+	for _, s := range scores {
+		out = append(out, jobs.PlacementScore(s))
+	}
+	return out, err
+}
+
 // account is what the adapters have in common.
 type account interface {
 	jobs.PriceSource
@@ -70,7 +83,11 @@ func (c clouds) open(ctx context.Context, access cloud.Access) (account, error) 
 	regions := slices.Clone(access.Regions)
 	switch access.Cloud {
 	case fleet.CloudAWS:
-		return aws.New(ctx, aws.Config{Access: *access.AWS, Regions: regions})
+		source, err := aws.New(ctx, aws.Config{Access: *access.AWS, Regions: regions})
+		if err != nil {
+			return nil, err
+		}
+		return amazon{source}, nil
 	case fleet.CloudAzure:
 		cfg := azure.Config{Access: *access.Azure, Regions: regions}
 		if c.azureToken != "" {

@@ -232,6 +232,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/capacity-reservations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Machines that clouds hold for the tenant's accounts */
+        get: operations["list-capacity-reservations"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/catalog/instances": {
         parameters: {
             query?: never;
@@ -475,6 +492,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/commitments/pending": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Commitments of cloud accounts that wait for their cost */
+        get: operations["list-pending-commitments"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/commitments/recommendations": {
         parameters: {
             query?: never;
@@ -484,6 +518,23 @@ export interface paths {
         };
         /** What to reserve, by the tenant's own history */
         get: operations["commitment-recommendations"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/commitments/series": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Use and coverage of commitments over time */
+        get: operations["commitment-series"];
         put?: never;
         post?: never;
         delete?: never;
@@ -883,6 +934,23 @@ export interface paths {
         };
         /** What Spot machines cost at a moment, cheapest per GPU first */
         get: operations["list-cheapest-spot"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/prices/spot/data": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How far the history of Spot prices reaches, per cloud */
+        get: operations["get-spot-data"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1743,6 +1811,53 @@ export interface components {
             upfront?: string;
             zone?: string;
         };
+        CommitmentSeries: {
+            /** Format: date-time */
+            from: string;
+            /** @description in order of time, without gaps */
+            items: components["schemas"]["CommitmentStep"][] | null;
+            /** @enum {string} */
+            step: "hour" | "day";
+            /**
+             * Format: date-time
+             * @description exclusive
+             */
+            to: string;
+        };
+        CommitmentStep: {
+            /** @description amortised */
+            bought: components["schemas"]["Money"];
+            /**
+             * Format: double
+             * @description covered over eligible, at on-demand prices where all have one, else in hours; null without usage
+             */
+            coverage: number | null;
+            /** @description of the covered usage at list prices */
+            covered_cost: components["schemas"]["Money"];
+            /** Format: double */
+            covered_hours: number;
+            /**
+             * Format: double
+             * @description machine-hours that are not Spot; on Google a machine counts once per resource
+             */
+            eligible_hours: number;
+            /** Format: date-time */
+            from: string;
+            /** @description of the eligible usage at list prices */
+            on_demand_cost: components["schemas"]["Money"];
+            /**
+             * Format: date-time
+             * @description exclusive; the first and the last step may be cut short
+             */
+            to: string;
+            unused: components["schemas"]["Money"];
+            used: components["schemas"]["Money"];
+            /**
+             * Format: double
+             * @description used over bought; null when nothing was bought
+             */
+            utilisation: number | null;
+        };
         CommitmentUse: {
             /** @description amortised; zero of a capacity reservation, whose machines are billed themselves */
             bought: components["schemas"]["Money"];
@@ -2077,6 +2192,15 @@ export interface components {
             /** @description to be impersonated instead, where the operator allows it */
             service_account?: string;
         };
+        "Get-spot-dataResponse": {
+            /**
+             * Format: date-time
+             * @description the tenant's: what a range ends with by default
+             */
+            data_now: string;
+            /** @description by cloud; one without any prices is left out */
+            items: components["schemas"]["SpotCloudData"][] | null;
+        };
         "Get-spot-statsResponse": {
             /** Format: date-time */
             from: string;
@@ -2149,6 +2273,10 @@ export interface components {
         "List-budgetsResponse": {
             items: components["schemas"]["Budget"][] | null;
         };
+        "List-capacity-reservationsResponse": {
+            /** @description by cloud, region, zone and type */
+            items: components["schemas"]["ReservedStock"][] | null;
+        };
         "List-cheapest-spotResponse": {
             /** Format: date-time */
             at: string;
@@ -2162,6 +2290,10 @@ export interface components {
         };
         "List-own-pricesResponse": {
             items: components["schemas"]["OwnPrice"][] | null;
+        };
+        "List-pending-commitmentsResponse": {
+            /** @description by ref */
+            items: components["schemas"]["PendingCommitment"][] | null;
         };
         "List-policy-presetsResponse": {
             items: components["schemas"]["Preset"][] | null;
@@ -2626,6 +2758,36 @@ export interface components {
             /** @description 10 to 256 characters */
             password: string;
         };
+        PendingCommitment: {
+            /** Format: uuid */
+            account_id: string;
+            account_name: string;
+            /** @description of one that is not valid */
+            problem?: string;
+            /**
+             * @description no_cost: the cloud does not say what it costs; no_spend: nor what the plan commits to; not_valid: what it says makes no commitment
+             * @enum {string}
+             */
+            reason: "no_cost" | "no_spend" | "not_valid";
+            /** @description what the cloud says, as an import reads it; its cost is to be added */
+            record: components["schemas"]["CommitmentRecord"];
+            /** Format: date-time */
+            seen_at: string;
+        };
+        PlacementNote: {
+            /**
+             * Format: int64
+             * @description how many were asked for
+             */
+            machines: number;
+            /**
+             * Format: int64
+             * @description 10: a request is highly likely to be granted
+             */
+            score: number;
+            /** Format: date-time */
+            seen_at: string;
+        };
         PolicyVersion: {
             /** Format: date-time */
             created_at: string | null;
@@ -2704,6 +2866,12 @@ export interface components {
             source?: string;
             stale: boolean;
         };
+        PricePoint: {
+            /** Format: date-time */
+            at: string;
+            /** @description per machine-hour; null: unknown */
+            price: string | null;
+        };
         PriceSource: {
             /** Format: int64 */
             age_seconds: number;
@@ -2781,6 +2949,36 @@ export interface components {
         "Reject-decisionRequest": {
             reason?: string;
         };
+        ReservedStock: {
+            /** Format: uuid */
+            account_id: string;
+            /**
+             * Format: int64
+             * @description not in use, when the account was read; null: not told
+             */
+            available: number | null;
+            /** @description paid in advance for its term */
+            block: boolean;
+            cloud: string;
+            /**
+             * Format: date-time
+             * @description null: until cancelled
+             */
+            ends_at: string | null;
+            instance_type: string;
+            /** Format: int64 */
+            machines: number;
+            ref: string;
+            region: string;
+            /** Format: date-time */
+            seen_at: string;
+            /** Format: date-time */
+            starts_at: string | null;
+            /** @description the cloud's word */
+            state: string;
+            /** @description as the account names it */
+            zone?: string;
+        };
         SLOWorkload: {
             key: string;
             /** Format: double */
@@ -2814,6 +3012,57 @@ export interface components {
              */
             speed: number;
         };
+        SpotCloudData: {
+            /** Format: int64 */
+            changes: number;
+            cloud: string;
+            /**
+             * Format: date-time
+             * @description the first change
+             */
+            first_at: string;
+            /**
+             * Format: date-time
+             * @description the newest change
+             */
+            last_at: string;
+            /** Format: int64 */
+            pools: number;
+            /**
+             * Format: date-time
+             * @description when a source was heard last: prices hold until then
+             */
+            seen_at: string;
+            /** @description who was heard last */
+            source: string;
+            /** @description nobody was heard for over 26 hours */
+            stale: boolean;
+        };
+        SpotData: {
+            /** Format: int64 */
+            changes: number;
+            /**
+             * Format: date-time
+             * @description the first change
+             */
+            first_at: string;
+            /**
+             * Format: date-time
+             * @description the newest change
+             */
+            last_at: string;
+            /** Format: int64 */
+            pools: number;
+            /**
+             * Format: date-time
+             * @description when a source was heard last: prices hold until then
+             */
+            seen_at: string;
+            /** @description who was heard last */
+            source: string;
+            /** @description nobody was heard for over 26 hours */
+            stale: boolean;
+        };
         SpotHistory: {
             /** @description of the region asked for; null without a region */
             catalogue_on_demand: components["schemas"]["Money"];
@@ -2821,6 +3070,12 @@ export interface components {
             /** @description stands in where there is no series */
             catalogue_spot: components["schemas"]["Money"];
             currency: string;
+            /** @description how far the history of what was asked for reaches, whatever the range; null: there is none */
+            data: components["schemas"]["SpotData"];
+            /** @description what the next machine on demand cost this tenant at each step: its own price, after what its commitments left over then, in the cheapest zone; empty without a region */
+            effective: components["schemas"]["PricePoint"][] | null;
+            /** @description why effective is empty although a region was asked for */
+            effective_problem?: string;
             /** Format: date-time */
             from: string;
             /** @description null: not in the catalogue */
@@ -2849,12 +3104,19 @@ export interface components {
         SpotMarket: {
             cloud: string;
             instance_type: string;
+            /**
+             * Format: date-time
+             * @description the newest change
+             */
+            last_at: string;
             /** @description null: not in the catalogue */
             machine: components["schemas"]["SpotMachine"];
             product: string;
             region: string;
             /** Format: date-time */
             seen_at: string;
+            /** @description nobody was heard for over 26 hours: ask for ranges that end at seen_at */
+            stale: boolean;
             /** @description an empty name: one price for the region */
             zones: string[] | null;
         };
@@ -2958,6 +3220,8 @@ export interface components {
             newest: components["schemas"]["SpotQuote"];
             points: components["schemas"]["SpotPoint"][] | null;
             pool: components["schemas"]["SpotPool"];
+            /** @description the zone as the tenant's account names it, where prices are kept under the cloud's id of it */
+            zone_name?: string;
         };
         Supply: {
             /**
@@ -2993,6 +3257,8 @@ export interface components {
              * @description 0 to 1: a machine of it still runs in an hour
              */
             p_survives_next_hour: number;
+            /** @description what the cloud itself estimates for Spot machines there; it is shown beside the model and is no part of it; null: nobody asked within a week */
+            placement: components["schemas"]["PlacementNote"];
             /**
              * Format: double
              * @description Spot over on-demand price; null: unknown
@@ -4258,6 +4524,53 @@ export interface operations {
             };
             /** @description Unprocessable Entity */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "list-capacity-reservations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List-capacity-reservationsResponse"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5560,6 +5873,53 @@ export interface operations {
             };
         };
     };
+    "list-pending-commitments": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List-pending-commitmentsResponse"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
     "commitment-recommendations": {
         parameters: {
             query?: {
@@ -5598,6 +5958,89 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "commitment-series": {
+        parameters: {
+            query?: {
+                /** @description default: 7 days before to */
+                from?: string;
+                /** @description default: the tenant's data now; at most 92 days after from */
+                to?: string;
+                /** @description of UTC; hours of at most 31 days */
+                step?: "hour" | "day";
+                /** @description the use of this one alone; coverage stays that of all */
+                commitment?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CommitmentSeries"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7282,6 +7725,7 @@ export interface operations {
                 cloud?: "aws" | "azure" | "gcp";
                 /** @description default: all, at most 60 series */
                 region?: string;
+                /** @description the name that prices are kept under, or the account's */
                 zone?: string;
                 instance_type: string;
                 product?: string;
@@ -7374,6 +7818,62 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["List-cheapest-spotResponse"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "get-spot-data": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Get-spot-dataResponse"];
                 };
             };
             /** @description Unauthorized */
