@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -21,8 +23,11 @@ type machine struct {
 	cpuMilli, memMiB  int64
 	gpu               string
 	gpus              int64
-	prices            []price
-	added             bool
+	traits
+	prices  []price
+	offered []string // regions that sell it, at a price that these facts do not have
+	doubts  []doubt
+	added   bool
 }
 
 // price in nano-dollars an hour; 0 is unknown.
@@ -40,7 +45,7 @@ func (b *book) add(m *machine) {
 	}
 }
 
-// tidy drops what has no price at all and sorts the rest.
+// tidy drops types without any price and sorts the rest. A region without one is offered: its price is unknown, not its machine.
 func (b *book) tidy() {
 	kept := b.types[:0]
 	for _, m := range b.types {
@@ -48,9 +53,14 @@ func (b *book) tidy() {
 		for _, p := range m.prices {
 			if p.onDemand > 0 || p.spot > 0 {
 				prices = append(prices, p)
+			} else {
+				m.offered = append(m.offered, p.region)
 			}
 		}
 		m.prices = prices
+		m.offered = slices.DeleteFunc(m.offered, func(r string) bool { return slices.ContainsFunc(prices, func(p price) bool { return p.region == r }) })
+		slices.Sort(m.offered)
+		m.offered = slices.Compact(m.offered)
 		sort.Slice(m.prices, func(i, j int) bool { return m.prices[i].region < m.prices[j].region })
 		if len(m.prices) > 0 {
 			kept = append(kept, m)
@@ -66,7 +76,7 @@ func (b *book) tidy() {
 }
 
 func (b *book) write(w io.Writer, weights []weight) {
-	fmt.Fprintln(w, "plimsoll-catalogue\t1\tUSD")
+	fmt.Fprintln(w, "plimsoll-catalogue\t2\tUSD")
 	for _, s := range sources {
 		fmt.Fprintln(w, strings.Join([]string{"S", s.cloud, s.kind, s.name, s.date, s.licence, s.origin}, "\t"))
 	}
@@ -80,16 +90,36 @@ func (b *book) write(w io.Writer, weights []weight) {
 	for _, c := range weights {
 		fmt.Fprintf(w, "W\t%s\t%s\t%s\n", c.cloud, c.what, nano(c.perHour))
 	}
+	for _, model := range slices.Sorted(maps.Keys(mig)) {
+		fmt.Fprintf(w, "M\t%s\t%s\n", model, or(mig[model], "none"))
+	}
 	for _, m := range b.types {
 		fmt.Fprintf(w, "T\t%s\t%s\t%s\t%d\t%d", m.cloud, m.name, m.arch, m.cpuMilli, m.memMiB)
 		if m.gpus > 0 {
 			fmt.Fprintf(w, "\t%s\t%d\t%d", m.gpu, m.gpus, gpuMemory[m.gpu])
 		}
-		fmt.Fprintln(w)
+		fmt.Fprintf(w, "\nN\t%s\n", m.fields())
 		for _, p := range m.prices {
 			fmt.Fprintf(w, "P\t%d\t%s\t%s\n", index[m.cloud+"/"+p.region], nano(p.onDemand), nano(p.spot))
 		}
+		if len(m.offered) > 0 {
+			var numbers []string
+			for _, r := range m.offered {
+				numbers = append(numbers, strconv.Itoa(index[m.cloud+"/"+r]))
+			}
+			fmt.Fprintf(w, "O\t%s\n", strings.Join(numbers, ","))
+		}
+		for _, d := range m.doubts {
+			fmt.Fprintf(w, "Q\t%d\t%s\t%s\t%s\t%s\n", index[m.cloud+"/"+d.region], d.kind, nano(d.was), nano(d.expected), d.reason)
+		}
 	}
+}
+
+func or(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
 }
 
 // nano prints nano-dollars as a decimal, and the unknown as "-".

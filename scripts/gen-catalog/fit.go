@@ -3,6 +3,7 @@ package main
 import (
 	"math"
 	"sort"
+	"strings"
 )
 
 // weight is what one vCPU, one GiB or one GPU of a model adds to the price of a machine, in nano-dollars an hour.
@@ -68,7 +69,7 @@ func normal(types []*machine, column map[string]int, n int, solution []float64) 
 	}
 	for _, m := range types {
 		for _, p := range m.prices {
-			if p.onDemand == 0 {
+			if p.onDemand == 0 || strings.HasPrefix(p.region, "us-gov-") { // another partition, with prices of its own
 				continue
 			}
 			x, dollars := make([]float64, n), float64(p.onDemand)/nanos

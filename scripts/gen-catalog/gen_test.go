@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -87,4 +88,59 @@ func unpack(t *testing.T, path string) []byte {
 		t.Fatal(err)
 	}
 	return text
+}
+
+// regionsOf makes prices of a type, on demand and Spot, in regions a, b, c, ...
+func regionsOf(prices ...[2]int64) []price {
+	out := make([]price, len(prices))
+	for i, p := range prices {
+		out[i] = price{region: string(rune('a' + i)), onDemand: p[0], spot: p[1]}
+	}
+	return out
+}
+
+func TestGuardQuarantinesWhatNobodyShouldBelieve(t *testing.T) {
+	for name, c := range map[string]struct {
+		prices []price
+		want   []doubt
+	}{
+		"prices that agree stay":               {regionsOf([2]int64{100, 50}, [2]int64{110, 40}, [2]int64{90, 20}, [2]int64{130, 60}, [2]int64{100, 55}), nil},
+		"four are too few to judge each other": {regionsOf([2]int64{100, 50}, [2]int64{110, 40}, [2]int64{90, 50}, [2]int64{90, 9}), nil},
+		"one far below the others": {
+			regionsOf([2]int64{100, 50}, [2]int64{100, 50}, [2]int64{100, 50}, [2]int64{100, 10}, [2]int64{100, 50}), []doubt{{"d", "spot", 10, 50, "off_peers"}}},
+		"dearer than its peers, but below on demand, tempts nobody": {
+			regionsOf([2]int64{100, 9}, [2]int64{100, 9}, [2]int64{100, 9}, [2]int64{100, 45}, [2]int64{100, 9}), nil},
+		"Spot above on demand":    {regionsOf([2]int64{100, 101}), []doubt{{"a", "spot", 101, 100, "above_on_demand"}}},
+		"Spot for nearly nothing": {regionsOf([2]int64{100, 4}), []doubt{{"a", "spot", 4, 100, "off_on_demand"}}},
+		"a list price ten times too high takes its Spot price out of the comparison": {
+			regionsOf([2]int64{100, 50}, [2]int64{100, 50}, [2]int64{1000, 50}, [2]int64{100, 50}, [2]int64{100, 50}), []doubt{{"c", "on_demand", 1000, 100, "off_peers"}}},
+		"a list price ten times too low": {
+			regionsOf([2]int64{100, 0}, [2]int64{100, 0}, [2]int64{10, 0}, [2]int64{100, 0}, [2]int64{100, 0}), []doubt{{"c", "on_demand", 10, 100, "off_peers"}}},
+		"what is unknown is not doubted": {regionsOf([2]int64{0, 5}, [2]int64{100, 0}, [2]int64{0, 0}), nil},
+	} {
+		got := judge(c.prices)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+		for _, d := range got {
+			for _, p := range c.prices {
+				if p.region == d.region && (d.kind == "spot" && p.spot != 0 || d.kind == "on_demand" && p.onDemand != 0) {
+					t.Errorf("%s: the price is still there", name)
+				}
+			}
+		}
+	}
+}
+
+func TestPodsFollowTheLadderOrTheirOwnWord(t *testing.T) {
+	for name, want := range map[string]int64{"m5.large": 29, "c7i.metal-48xl": 737, "c6in.32xlarge": 394, "p5.48xlarge": 100, "g6e.48xlarge": 492, "i3en.3xlarge": 58} {
+		if got := podsOf(name); got == nil || *got != want {
+			t.Errorf("%s: %v, want %d", name, got, want)
+		}
+	}
+	for _, name := range []string{"p6-b200.48xlarge", "m5.colossal", "zz9.large"} {
+		if got := podsOf(name); got != nil {
+			t.Errorf("%s: %d pods, and nobody told", name, *got)
+		}
+	}
 }

@@ -1,6 +1,6 @@
 // Command gen-catalog writes the price catalogue that ships inside the services binary, from tables of facts that the clouds publish:
 //
-//	GOWORK=off go run . -facts <folder with catalog/ and availability/> -out ../../services/market/catalog/catalogue.tsv.gz
+//	./scripts/gen catalog <folder with catalog/ and availability/>
 //
 // The tables it reads, their dates and licences are listed in sources.go; services/market/catalog/README.md describes the
 // format. The same facts give the same bytes.
@@ -38,6 +38,7 @@ func run(facts, out string) error {
 		}
 	}
 	b.tidy()
+	b.quarantine()
 	weights := fitAll(b.types)
 	var text bytes.Buffer
 	b.write(&text, weights)
@@ -55,11 +56,15 @@ func run(facts, out string) error {
 	if err := os.WriteFile(out, packed.Bytes(), 0o644); err != nil {
 		return err
 	}
-	prices := 0
+	prices, offered, doubts := 0, 0, 0
 	for _, t := range b.types {
 		prices += len(t.prices)
+		offered += len(t.offered)
+		doubts += len(t.doubts)
 	}
-	fmt.Printf("%s: %d types, %d prices, %d bytes of text, %d packed\n", filepath.Base(out), len(b.types), prices, text.Len(), packed.Len())
+	b.report(os.Stdout)
+	fmt.Printf("%s: %d types, %d regions with a price, %d without, %d prices in quarantine, %d bytes of text, %d packed\n",
+		filepath.Base(out), len(b.types), prices, offered, doubts, text.Len(), packed.Len())
 	for _, w := range weights {
 		fmt.Printf("weight %s %s %s\n", w.cloud, w.what, nano(w.perHour))
 	}

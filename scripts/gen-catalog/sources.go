@@ -6,23 +6,34 @@ import (
 	"strings"
 )
 
-// source says where the figures of one cloud and one kind come from. The kind is "types", "on_demand" or "spot".
+// source says where the figures of one cloud and one kind come from. Kinds: on_demand,
+// spot, types, traits, network, pods and offered.
 type source struct{ cloud, kind, name, date, licence, origin string }
 
 var sources = []source{
 	{"aws", "on_demand", "aws-ondemand", "2026-07-20", "Apache-2.0", "github.com/aws/karpenter-provider-aws pkg/providers/pricing, from the AWS price list API"},
 	{"aws", "spot", "aws-spot-advisor", "2025-06-28", "Apache-2.0", "github.com/alexei-led/spotinfo, from the AWS Spot Instance Advisor; estimate: on-demand price less the published mean saving"},
+	{"aws", "offered", "aws-spot-advisor", "2025-06-28", "Apache-2.0", "github.com/alexei-led/spotinfo, from the AWS Spot Instance Advisor: which regions sell a type"},
+	{"aws", "network", "aws-network-bandwidth", "2026-08-01", "Apache-2.0", "github.com/aws/karpenter-provider-aws, from DescribeInstanceTypes and the EC2 documentation"},
+	{"aws", "traits", "aws-describe-instance-types", "2025-03-14", "MIT", "github.com/hoonoh/aws-spot-price test data, from DescribeInstanceTypes: local disks, EFA"},
+	{"aws", "pods", "aws-eni-max-pods", "2026-11-30", "Apache-2.0", "github.com/aws/amazon-vpc-cni-k8s misc/eni-max-pods.txt, from DescribeInstanceTypes"},
 	{"aws", "types", "aws-instance-types", "2026-01-22", "Apache-2.0", "github.com/kubernetes/autoscaler aws, from DescribeInstanceTypes"},
 	{"azure", "on_demand", "azure-ondemand", "2026-06-18", "Apache-2.0", "github.com/Azure/karpenter-provider-azure, from the Azure Retail Prices API"},
+	{"azure", "traits", "azure-gpu-sizes", "2026-11-30", "facts", "learn.microsoft.com/azure/virtual-machines/sizes/gpu-accelerated: network, InfiniBand and local disks of GPU sizes"},
 	{"azure", "types", "azure-instance-types", "2026-03-01", "Apache-2.0", "github.com/kubernetes/autoscaler azure, from the Resource SKUs API"},
 	{"gcp", "on_demand", "gcp-prices", "2026-07-30", "Apache-2.0", "github.com/Cyclenerd/google-cloud-pricing-cost-calculator, from the Cloud Billing Catalog API"},
 	{"gcp", "spot", "gcp-prices", "2026-07-30", "Apache-2.0", "github.com/Cyclenerd/google-cloud-pricing-cost-calculator, from the Cloud Billing Catalog API"},
+	{"gcp", "traits", "gcp-gpu-machines", "2026-11-30", "facts", "cloud.google.com/compute/docs/gpus: network and GPUDirect of GPU machines; local disks from gcp-prices"},
 	{"gcp", "types", "gcp-prices", "2026-07-30", "Apache-2.0", "github.com/Cyclenerd/google-cloud-pricing-cost-calculator"},
 }
 
-// regions that the catalogue carries. AWS prices under a usable licence exist for us-east-1 only.
+// regions that the catalogue carries. On-demand prices of AWS under a usable licence exist for us-east-1 and the two of GovCloud; the
+// price list of China is in yuan, and this catalogue is in dollars. Of the other regions it knows what they sell, not for how much.
 var regions = map[string][]string{
-	"aws": {"us-east-1"},
+	"aws": {"us-east-1", "us-gov-east-1", "us-gov-west-1",
+		"af-south-1", "ap-east-1", "ap-east-2", "ap-northeast-1", "ap-northeast-2", "ap-northeast-3", "ap-south-1", "ap-south-2", "ap-southeast-1", "ap-southeast-2",
+		"ap-southeast-3", "ap-southeast-4", "ap-southeast-5", "ap-southeast-7", "ca-central-1", "ca-west-1", "eu-central-1", "eu-central-2", "eu-north-1", "eu-south-1",
+		"eu-south-2", "eu-west-1", "eu-west-2", "eu-west-3", "il-central-1", "me-central-1", "me-south-1", "mx-central-1", "sa-east-1", "us-east-2", "us-west-1", "us-west-2"},
 	"azure": {"australiaeast", "centralus", "eastus", "eastus2", "germanywestcentral", "japaneast", "northeurope", "southcentralus",
 		"southeastasia", "swedencentral", "westeurope", "westus3"},
 	"gcp": {"asia-northeast1", "asia-south1", "asia-southeast1", "europe-west1", "europe-west3", "europe-west4", "us-central1",
@@ -65,10 +76,18 @@ var gcpArm = words("t2a c4a n4a")
 func init() { gpuMemory["H100-94GB"] = 94 << 10 } // the NVL card of Azure's NC H100 v5
 
 func readAWS(facts string, b *book) error {
-	saving := map[string]int64{}
+	saving, sold := map[string]int64{}, map[string][]string{}
 	err := eachRow(facts+"/availability/aws_spot_advisor_linux.csv.gz", func(r row) error {
-		if r.at("as_of_commit_date") == "2025-06-28" && r.at("region") == "us-east-1" {
-			saving[r.at("instance_type")] = r.integer("savings_percent")
+		name, region := r.at("instance_type"), r.at("region")
+		if r.at("as_of_commit_date") != "2025-06-28" {
+			return nil
+		}
+		if !listed("aws", region) {
+			return fmt.Errorf("region %q is not in the catalogue", region)
+		}
+		sold[name] = append(sold[name], region)
+		if region == "us-east-1" {
+			saving[name] = r.integer("savings_percent")
 		}
 		return nil
 	})
@@ -86,34 +105,74 @@ func readAWS(facts string, b *book) error {
 			}
 			m.gpus = n
 		}
+		m.offered, m.pods = sold[name], podsOf(name)
+		m.link, m.linkGB = linkOf(m)
 		types[name] = m
 		return nil
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		err = awsTraits(facts, types)
 	}
-	err = eachRow(facts+"/catalog/aws_instance_types_2025-03-14.csv.gz", func(r row) error {
-		if m, ok := types[r.at("instance_type")]; ok && (m.cpuMilli != r.integer("vcpus")*1000 || m.gpu != "" && m.gpus != r.integer("gpu_count")) {
-			return fmt.Errorf("%s: the two tables of types disagree", m.name)
-		}
-		return nil
-	})
 	if err != nil {
 		return err
 	}
 	return eachRow(facts+"/catalog/aws_ondemand_2026-07-20.csv.gz", func(r row) error {
 		m := types[r.at("instance_type")]
-		if m == nil || r.at("region") != "us-east-1" || r.at("currency") != "USD" || strings.HasPrefix(m.name, "inf") || strings.HasPrefix(m.name, "trn") {
+		region := r.at("region")
+		if m == nil || !listed("aws", region) || r.at("currency") != "USD" || strings.HasPrefix(m.name, "inf") || strings.HasPrefix(m.name, "trn") {
 			return nil
 		}
-		p := price{region: "us-east-1", onDemand: r.nano("ondemand_price")}
-		if s := saving[m.name]; s > 0 && s < 100 && p.onDemand > 0 {
+		p := price{region: region, onDemand: r.nano("ondemand_price")}
+		if s := saving[m.name]; region == "us-east-1" && s > 0 && s < 100 && p.onDemand > 0 {
 			p.spot = p.onDemand / 100 * (100 - s)
 		}
 		m.prices = append(m.prices, p)
 		b.add(m)
 		return nil
 	})
+}
+
+// awsTraits reads bandwidths, local disks and fabrics of types.
+func awsTraits(facts string, types map[string]*machine) error {
+	err := eachRow(facts+"/catalog/aws_network_bandwidth_2026-08.csv.gz", func(r row) error {
+		if m, ok := types[r.at("instance_type")]; ok && r.at("megabits_per_second") != "" {
+			m.netMbps = known(r.integer("megabits_per_second"))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = eachRow(facts+"/catalog/aws_instance_types_2025-03-14.csv.gz", func(r row) error {
+		m, ok := types[r.at("instance_type")]
+		if !ok {
+			return nil
+		}
+		if m.cpuMilli != r.integer("vcpus")*1000 || m.gpu != "" && m.gpus != r.integer("gpu_count") {
+			return fmt.Errorf("%s: the two tables of types disagree", m.name)
+		}
+		m.diskGiB = gib(r.integer("instance_storage_gb"))
+		m.efa(r.at("efa_supported") == "True")
+		return nil
+	})
+	for name, n := range awsNewer {
+		if m, ok := types[name]; ok && m.fabric == "" {
+			m.diskGiB = gib(n.diskGB)
+			m.efa(true)
+		}
+	}
+	return err
+}
+
+// efa notes whether a machine has an Elastic Fabric Adapter, which may use all of its network.
+func (m *machine) efa(has bool) {
+	m.fabric = "none"
+	if has {
+		m.fabric = "efa"
+		if m.netMbps != nil {
+			m.fabricGbps = known(*m.netMbps / 1000)
+		}
+	}
 }
 
 func readAzure(facts string, b *book) error {
@@ -134,6 +193,7 @@ func readAzure(facts string, b *book) error {
 		} else if !azureCommon(name) || r.integer("gpu_count") > 0 {
 			return nil
 		}
+		azureTraits(m)
 		types[name] = m
 		return nil
 	})
@@ -186,6 +246,7 @@ func readGCP(facts string, b *book) error {
 				}
 				m.gpu, m.gpus = gcpGPU[a], n
 			}
+			gcpTraits(m, r.integer("local_ssd_gb"))
 			types[name] = m
 		}
 		m.prices = append(m.prices, price{region: r.at("region"), onDemand: r.nano("ondemand_hour"), spot: r.nano("spot_hour")})

@@ -20,7 +20,7 @@ func amazonWorld() fakecloud.World {
 			{Region: "us-east-1", Name: "p5.48xlarge", VCPU: "192", MemMiB: "2097152", GPU: "H100", GPUs: "8", GPUMiB: "81920", Spot: true, EFA: true, Gbps: "3200", DiskGB: "30400"},
 			{Region: "us-east-1", Name: "m7g.xlarge", Arch: "arm64", VCPU: "4", MemMiB: "16384", Spot: true},
 			{Region: "us-east-1", Name: "mac2.metal", Arch: "arm64_mac", VCPU: "8", MemMiB: "16384"},
-			{Region: "us-east-1", Name: "g5.xlarge", VCPU: "4", MemMiB: "16384", GPU: "A10G", GPUs: "1", GPUMiB: "24576", Gbps: "10"},
+			{Region: "us-east-1", Name: "g5.xlarge", VCPU: "4", MemMiB: "16384", GPU: "A10G", GPUs: "1", GPUMiB: "24576", Gbps: "10", BaseGbps: "2.5", Cards: "4", IPs: "15"},
 			{Region: "us-east-1", Name: "mystery.large", MemMiB: "16384"},
 			{Region: "eu-west-1", Name: "elsewhere.large", VCPU: "2", MemMiB: "16384"},
 		},
@@ -91,9 +91,9 @@ func amazon() subject {
 		open: func(t *testing.T, s *fakecloud.Server, retry cloud.Retry) source { return openAmazon(t, s, retry) },
 		lists: []listing{
 			{"machines", []string{"DescribeInstanceTypes"}, []string{
-				"g5.xlarge amd64 4000m 16384Mi 1xA10G(A10G) 24576Mi net=10000 disk=0  spot=false",
-				"m7g.xlarge arm64 4000m 16384Mi 0x() 0Mi net=0 disk=0  spot=true",
-				"p5.48xlarge amd64 192000m 2097152Mi 8xH100(H100) 81920Mi net=3200000 disk=30400 efa spot=true",
+				"g5.xlarge amd64 4000m 16384Mi 1xA10G(A10G) 24576Mi net=2500 disk=0,false none:0 pods=58 spot=false",
+				"m7g.xlarge arm64 4000m 16384Mi 0x() 0Mi net=0 disk=0,false :0 pods=0 spot=true",
+				"p5.48xlarge amd64 192000m 2097152Mi 8xH100(H100) 81920Mi net=3200000 disk=30400,true efa:3200 pods=0 spot=true",
 			}, map[cloud.SkipReason]int{cloud.SkipForeign: 1, cloud.SkipUnknown: 1}},
 			{"prices", []string{"GetProducts"}, []string{
 				"us-east-1 a.zero on_demand unknown Z.JRTCKXETXF.6YS6EN2CT7",

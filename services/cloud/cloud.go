@@ -14,11 +14,14 @@ import (
 // InstanceType is a machine that a cloud sells in a region.
 type InstanceType struct {
 	fleet.InstanceType
-	GPUName      string // as the cloud spells it, for audit
-	NetworkMbps  int64  // 0: not told
-	LocalDiskGB  int64  // 0: none, or not told
-	Interconnect string // of machines among each other: efa, infiniband, gpudirect; empty: the network only
-	SpotSold     bool   // as far as the cloud tells
+	GPUName       string // as the cloud spells it, for audit
+	NetworkMbps   int64  // 0: not told
+	LocalDiskGB   int64  // NVMe, in 10^9 bytes; 0: none, or not told
+	LocalDiskTold bool   // so that a LocalDiskGB of 0 is none
+	Interconnect  string // of machines among each other: efa, infiniband, gpudirect; none: the network only; empty: not told
+	FabricGbps    int64  // of the interconnect; 0: not told
+	AddressPods   int64  // pods that the network interfaces have addresses for; 0: not told
+	SpotSold      bool   // as far as the cloud tells
 }
 
 // Price is one row of a price list, per machine-hour.

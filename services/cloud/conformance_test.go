@@ -61,7 +61,7 @@ func read(ctx context.Context, src source, s subject, name string) (lines []stri
 	case "machines":
 		l, e := src.InstanceTypes(ctx, s.region)
 		for _, t := range l.Items {
-			lines = append(lines, fmt.Sprintf("%s %s %dm %dMi %dx%s(%s) %dMi net=%d disk=%d %s spot=%t", t.Name, t.Arch, t.CPUMilli, t.MemMiB, t.GPUCount, t.GPUModel, t.GPUName, t.GPUMemoryMiB, t.NetworkMbps, t.LocalDiskGB, t.Interconnect, t.SpotSold))
+			lines = append(lines, fmt.Sprintf("%s %s %dm %dMi %dx%s(%s) %dMi net=%d disk=%d,%t %s:%d pods=%d spot=%t", t.Name, t.Arch, t.CPUMilli, t.MemMiB, t.GPUCount, t.GPUModel, t.GPUName, t.GPUMemoryMiB, t.NetworkMbps, t.LocalDiskGB, t.LocalDiskTold, t.Interconnect, t.FabricGbps, t.AddressPods, t.SpotSold))
 		}
 		skipped, err = l.Skipped, e
 	case "prices":

@@ -121,12 +121,12 @@ func googled() subject {
 		},
 		lists: []listing{
 			{"machines", []string{"machineTypes"}, []string{
-				"a2-highgpu-1g amd64 12000m 87040Mi 1xA100-40GB(nvidia-tesla-a100) 40960Mi net=0 disk=0  spot=false",
-				"a3-highgpu-8g amd64 208000m 1916928Mi 8xH100(nvidia-h100-80gb) 81920Mi net=0 disk=6442  spot=false",
-				"c3-standard-4 amd64 4000m 16384Mi 0x() 0Mi net=0 disk=0  spot=false", "e2-micro amd64 2000m 1024Mi 0x() 0Mi net=0 disk=0  spot=false",
-				"e2-standard-2 amd64 2000m 8192Mi 0x() 0Mi net=0 disk=0  spot=false", "n1-standard-1 amd64 1000m 3840Mi 0x() 0Mi net=0 disk=0  spot=false",
-				"n2-standard-4 amd64 4000m 16384Mi 0x() 0Mi net=0 disk=0  spot=false", "n4-standard-2 amd64 2000m 8192Mi 0x() 0Mi net=0 disk=0  spot=false",
-				"t2d-standard-1 amd64 1000m 4096Mi 0x() 0Mi net=0 disk=0  spot=false", "x9-huge-1 arm64 1000m 4096Mi 0x() 0Mi net=0 disk=0  spot=false",
+				"a2-highgpu-1g amd64 12000m 87040Mi 1xA100-40GB(nvidia-tesla-a100) 40960Mi net=0 disk=0,true :0 pods=0 spot=false",
+				"a3-highgpu-8g amd64 208000m 1916928Mi 8xH100(nvidia-h100-80gb) 81920Mi net=0 disk=6442,true gpudirect:0 pods=0 spot=false",
+				"c3-standard-4 amd64 4000m 16384Mi 0x() 0Mi net=0 disk=0,true :0 pods=0 spot=false", "e2-micro amd64 2000m 1024Mi 0x() 0Mi net=0 disk=0,true :0 pods=0 spot=false",
+				"e2-standard-2 amd64 2000m 8192Mi 0x() 0Mi net=0 disk=0,true :0 pods=0 spot=false", "n1-standard-1 amd64 1000m 3840Mi 0x() 0Mi net=0 disk=0,true :0 pods=0 spot=false",
+				"n2-standard-4 amd64 4000m 16384Mi 0x() 0Mi net=0 disk=0,true :0 pods=0 spot=false", "n4-standard-2 amd64 2000m 8192Mi 0x() 0Mi net=0 disk=0,true :0 pods=0 spot=false",
+				"t2d-standard-1 amd64 1000m 4096Mi 0x() 0Mi net=0 disk=0,true :0 pods=0 spot=false", "x9-huge-1 arm64 1000m 4096Mi 0x() 0Mi net=0 disk=0,true :0 pods=0 spot=false",
 			}, map[cloud.SkipReason]int{cloud.SkipUnknown: 3}},
 			{"prices", []string{"machineTypes", "billing.skus"}, []string{
 				"us-central1 a2-highgpu-1g on_demand 3.673385 A2C+A2R+A100",         // 12 x 0.031611 + 85 x 0.004237 + 2.933908

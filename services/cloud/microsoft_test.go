@@ -84,9 +84,9 @@ func microsoft() subject {
 		},
 		lists: []listing{
 			{"machines", []string{"skus"}, []string{
-				"Standard_B1ls amd64 1000m 512Mi 0x() 0Mi net=0 disk=0  spot=false",
-				"Standard_D2ps_v5 arm64 2000m 8192Mi 0x() 0Mi net=0 disk=0  spot=false",
-				"Standard_ND96isr_H100_v5 amd64 96000m 1945600Mi 8xH100(H100) 81920Mi net=0 disk=28799 infiniband spot=true",
+				"Standard_B1ls amd64 1000m 512Mi 0x() 0Mi net=0 disk=0,false :0 pods=0 spot=false",
+				"Standard_D2ps_v5 arm64 2000m 8192Mi 0x() 0Mi net=0 disk=0,false :0 pods=0 spot=false",
+				"Standard_ND96isr_H100_v5 amd64 96000m 1945600Mi 8xH100(H100) 81920Mi net=0 disk=28799,true infiniband:0 pods=0 spot=true",
 			}, map[cloud.SkipReason]int{cloud.SkipForeign: 2, cloud.SkipUnknown: 2}},
 			{"prices", []string{"RetailPrices"}, []string{
 				"eastus Standard_A on_demand unknown A/meter-A", "eastus Standard_B on_demand unknown B/meter-B", "eastus Standard_C on_demand unknown C/meter-C",

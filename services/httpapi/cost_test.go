@@ -329,6 +329,17 @@ func TestCatalogueThroughTheDoor(t *testing.T) {
 		t.Errorf("search: %+v", found)
 	}
 	b.get("/api/v1/catalog/instances?cloud=mars").want(t, 422)
+	b.get("/api/v1/catalog/instances?fabric=string").want(t, 422)
+	var traits httpapi.CatalogAnswer
+	b.get("/api/v1/catalog/instances?q=p5.48xlarge&mig=true&min_network_mbps=3200000&min_local_disk_gib=28000&fabric=efa&region=us-west-2").want(t, 200).into(t, &traits)
+	if len(traits.Items) != 1 || traits.Items[0].OnDemand != nil || traits.Items[0].MIG == nil || !*traits.Items[0].MIG || len(traits.Items[0].MIGProfiles) != 6 ||
+		traits.Items[0].Allocatable.MaxPods == nil || *traits.Items[0].Allocatable.MaxPods != 100 || len(traits.Coverage) != 3 {
+		t.Errorf("eight H100 in a region without a price: %+v", traits.Items)
+	}
+	b.get("/api/v1/catalog/instances?q=g2-standard-96&purchase=spot").want(t, 200).into(t, &traits)
+	if len(traits.Items) != 1 || len(traits.Items[0].Doubts) != 1 || traits.Items[0].Region == "us-east5" || traits.Doubts == 0 {
+		t.Errorf("a price that was not believed: %+v", traits.Items)
+	}
 	price := map[string]any{"cloud": "onprem", "instance_type": "rack-h100", "purchase": "reserved", "hour": "12.5"}
 	b.with(b.viewer, "PUT", "/api/v1/prices", price).want(t, 403)
 	b.with(b.finance, "PUT", "/api/v1/prices", price).want(t, 204)

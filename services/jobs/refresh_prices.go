@@ -67,6 +67,8 @@ func (w *Refresh) saveList(ctx context.Context, tx *store.Tx, c fleet.Cloud, r *
 		if !ok {
 			if listed := snapshot.Price(p.Offering).List; listed != nil {
 				expected = *listed
+			} else if peers, enough := snapshot.Peers(c, p.Offering.InstanceType, r.region); enough {
+				expected = peers // a region that was never priced: what others ask
 			}
 		}
 		switch {
@@ -108,8 +110,23 @@ func begins(from, last, now time.Time) time.Time {
 
 func machineTypes(items []cloud.InstanceType) []store.MachineType {
 	out := make([]store.MachineType, len(items))
+	told := func(n int64) *int64 {
+		if n <= 0 {
+			return nil
+		}
+		return &n
+	}
 	for i, t := range items {
-		out[i] = store.MachineType{InstanceType: t.InstanceType, GPUName: t.GPUName, NetworkMbps: t.NetworkMbps, LocalDiskGB: t.LocalDiskGB, Interconnect: t.Interconnect}
+		m := market.Machine{InstanceType: t.InstanceType, Traits: market.Traits{NetworkMbps: told(t.NetworkMbps), Fabric: market.Fabric(t.Interconnect),
+			FabricGbps: told(t.FabricGbps), AddressPods: told(t.AddressPods)}}
+		if t.LocalDiskTold {
+			gib := t.LocalDiskGB * 1_000_000_000 >> 30
+			m.LocalDiskGiB = &gib
+		}
+		if t.GPUCount == 1 {
+			m.Link = market.LinkNone
+		}
+		out[i] = store.MachineType{Machine: m, GPUName: t.GPUName}
 	}
 	return out
 }

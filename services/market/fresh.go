@@ -27,13 +27,16 @@ type freshKey struct {
 
 // With returns a book that knows more than this one: machines that it lacks, and prices that were read from the clouds since. Of a
 // price's history the newest counts, or, after At, the one in force then. What is not in prices stays as it is here: a price that nobody
-// could read again is old, not unknown. Machines that the book knows keep its figures. prices may be in any order.
-func (b *PriceBook) With(types []fleet.InstanceType, prices []ListPrice) *PriceBook {
+// could read again is old, not unknown. Machines that the book knows keep its
+// size; of their traits, what a cloud told counts. prices may be in any order.
+func (b *PriceBook) With(types []Machine, prices []ListPrice) *PriceBook {
 	out := *b
 	out.index, out.types = make(map[typeKey]int, len(b.types)+len(types)), slices.Clone(b.types)
 	for _, t := range types {
-		if _, known := b.index[typeKey{t.Cloud, t.Name}]; !known {
-			out.types = append(out.types, listed{InstanceType: t})
+		if i, known := b.index[typeKey{t.Cloud, t.Name}]; known {
+			out.types[i].traits = t.or(out.types[i].traits)
+		} else {
+			out.types = append(out.types, listed{InstanceType: t.InstanceType, traits: t.Traits})
 		}
 	}
 	slices.SortStableFunc(out.types, func(x, y listed) int { return cmp.Or(cmp.Compare(x.Cloud, y.Cloud), cmp.Compare(x.Name, y.Name)) })

@@ -26,7 +26,7 @@ func offering(region, name string, p fleet.Purchase) fleet.Offering {
 func TestWhatTheCloudSaidComesBeforeTheSnapshot(t *testing.T) {
 	t.Parallel()
 	snapshot := market.Catalogue()
-	book := snapshot.With([]fleet.InstanceType{{Cloud: fleet.CloudAWS, Name: "zz9.large", Arch: "amd64", CPUMilli: 2000, MemMiB: 4096}}, []market.ListPrice{
+	book := snapshot.With([]market.Machine{{InstanceType: fleet.InstanceType{Cloud: fleet.CloudAWS, Name: "zz9.large", Arch: "amd64", CPUMilli: 2000, MemMiB: 4096}}}, []market.ListPrice{
 		listPrice("us-east-1", "g5.xlarge", before, 1_100_000_000), listPrice("us-east-1", "g5.xlarge", before.AddDate(0, 0, 10), 1_200_000_000),
 		listPrice("eu-west-9", "g5.xlarge", before, 1_500_000_000), listPrice("us-east-1", "zz9.large", before, 90_000_000), listPrice("us-east-1", "never.heard", before, 1), listPrice("us-east-1", "m5.large", before, 0),
 	})

@@ -37,7 +37,7 @@ var Catalogue = sync.OnceValue(func() *PriceBook {
 // Source says where the figures of one cloud and kind come from.
 type Source struct {
 	Cloud   fleet.Cloud
-	Kind    string // types, on_demand or spot
+	Kind    string // on_demand and spot: prices; types, traits, network, pods: machines; offered: where they are sold
 	Name    string
 	Date    string // YYYY-MM-DD
 	Licence string
@@ -51,6 +51,7 @@ type PriceBook struct {
 	types    []listed // sorted by cloud and name
 	index    map[typeKey]int
 	weights  map[fleet.Cloud]Weights
+	mig      map[fleet.GPUModel][]MIGProfile // by most at once; empty: cannot be split
 	version  string
 	fresh    map[freshKey][]ListPrice // by time; what clouds said since: see With
 	at       time.Time                // the moment to speak of; zero: the present
@@ -63,7 +64,9 @@ type typeKey struct {
 
 type listed struct {
 	fleet.InstanceType
-	prices []regionPrice // sorted by region
+	traits Traits
+	prices []regionPrice // sorted by region; where it is sold at a price that is not known, both are nil
+	doubts []Doubt       // sorted by region; none of them in prices
 }
 
 type regionPrice struct {

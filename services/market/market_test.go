@@ -1,6 +1,7 @@
 package market_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,7 +63,7 @@ func TestCatalogueNamesItsSources(t *testing.T) {
 		t.Errorf("date = %s", b.Date())
 	}
 	for _, s := range b.Sources() {
-		if s.Licence != "Apache-2.0" || s.Origin == "" || s.Date == "" {
+		if licences := []string{"Apache-2.0", "MIT", "facts"}; !slices.Contains(licences, s.Licence) || s.Origin == "" || s.Date == "" {
 			t.Errorf("source %+v lacks licence, origin or date", s)
 		}
 	}
@@ -144,14 +145,14 @@ func TestReplicaHour(t *testing.T) {
 
 func TestParseRefusesWhatItDoesNotUnderstand(t *testing.T) {
 	t.Parallel()
-	head := "plimsoll-catalogue\t1\tUSD\nS\taws\ton_demand\tx\t2026-01-01\tMIT\there\nR\taws\tr1\n"
+	head := "plimsoll-catalogue\t2\tUSD\nS\taws\ton_demand\tx\t2026-01-01\tMIT\there\nR\taws\tr1\n"
 	good := head + "T\taws\ta\tamd64\t1000\t1024\nP\t0\t0.5\t-\n"
 	if _, err := market.Parse([]byte(good)); err != nil {
 		t.Fatalf("a good catalogue: %v", err)
 	}
 	for name, text := range map[string]string{
 		"nothing":                 "",
-		"a later format":          "plimsoll-catalogue\t2\tUSD\n",
+		"a later format":          "plimsoll-catalogue\t3\tUSD\n",
 		"no types":                head,
 		"an unknown line":         good + "X\t1\n",
 		"a price of zero":         head + "T\taws\ta\tamd64\t1000\t1024\nP\t0\t0\t-\n",
@@ -164,6 +165,19 @@ func TestParseRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		"types out of order":      head + "T\taws\tb\tamd64\t1000\t1024\nT\taws\ta\tamd64\t1000\t1024\n",
 		"no memory":               head + "T\taws\ta\tamd64\t1000\t0\n",
 		"absurd cores":            head + "T\taws\ta\tamd64\t99999999999\t1024\n",
+		"two prices in a region":  good + "P\t0\t0.6\t-\n",
+		"offered where priced":    good + "O\t0\n",
+		"traits before a type":    head + "N\t-\t-\t-\t-\t-\t-\t-\n",
+		"a negative disk":         good + "N\t-\t-1\t-\t-\t-\t-\t-\n",
+		"a network of nothing":    good + "N\t0\t-\t-\t-\t-\t-\t-\n",
+		"an unknown link":         good + "N\t-\t-\tstring\t-\t-\t-\t-\n",
+		"an unknown fabric":       good + "N\t-\t-\t-\t-\ttin\t-\t-\n",
+		"profiles of nothing":     good + "M\t\tnone\n",
+		"a profile too often":     good + "M\tX\t1g.5gb:8\n",
+		"no profiles unsaid":      good + "M\tX\t \n",
+		"profiles twice":          good + "M\tX\tnone\nM\tX\tnone\n",
+		"a doubt without figures": good + "Q\t0\tspot\t-\t1\toff_peers\n",
+		"a doubt of what":         good + "Q\t0\treserved\t1\t1\toff_peers\n",
 		"a bad date":              strings.Replace(good, "2026-01-01", "soon", 1),
 	} {
 		if _, err := market.Parse([]byte(text)); err == nil {

@@ -2,7 +2,9 @@ package market
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -27,7 +29,7 @@ func Parse(text []byte) (*PriceBook, error) {
 	if len(text) > maxCatalogueBytes {
 		return nil, fleet.Errorf(fleet.CodeTooLarge, "catalogue is larger than %d bytes", maxCatalogueBytes)
 	}
-	p := parser{book: &PriceBook{index: map[typeKey]int{}, weights: map[fleet.Cloud]Weights{}}}
+	p := parser{book: &PriceBook{index: map[typeKey]int{}, weights: map[fleet.Cloud]Weights{}, mig: map[fleet.GPUModel][]MIGProfile{}}}
 	for n, line := range strings.Split(strings.TrimSuffix(string(bytes.TrimSpace(text)), "\n"), "\n") {
 		if err := p.line(n, strings.Split(line, "\t")); err != nil {
 			return nil, fmt.Errorf("catalogue line %d: %w", n+1, err)
@@ -48,8 +50,8 @@ type regionKey struct {
 
 func (p *parser) line(n int, f []string) error {
 	if n == 0 {
-		if len(f) != 3 || f[0] != "plimsoll-catalogue" || f[1] != "1" || len(f[2]) != 3 {
-			return fleet.Errorf(fleet.CodeInvalid, "not a catalogue of format 1")
+		if len(f) != 3 || f[0] != "plimsoll-catalogue" || f[1] != "2" || len(f[2]) != 3 {
+			return fleet.Errorf(fleet.CodeInvalid, "not a catalogue of format 2")
 		}
 		p.book.currency = f[2]
 		return nil
@@ -66,6 +68,14 @@ func (p *parser) line(n int, f []string) error {
 		return p.instanceType(f)
 	case f[0] == "P" && len(f) == 4:
 		return p.price(f)
+	case f[0] == "M" && len(f) == 3:
+		return p.mig(fleet.GPUModel(f[1]), f[2])
+	case f[0] == "N" && len(f) == 8:
+		return p.traits(f[1:])
+	case f[0] == "O" && len(f) == 2:
+		return p.offered(f[1])
+	case f[0] == "Q" && len(f) == 6:
+		return p.doubt(f)
 	}
 	return fleet.Errorf(fleet.CodeInvalid, "unknown line %q with %d fields", f[0], len(f))
 }
@@ -135,16 +145,25 @@ func (p *parser) instanceType(f []string) error {
 	return nil
 }
 
-func (p *parser) price(f []string) error {
-	i, err := strconv.Atoi(f[1])
+// region finds the region of a line that belongs to the type before it.
+func (p *parser) region(text string) (*listed, string, error) {
+	i, err := strconv.Atoi(text)
 	if err != nil || i < 0 || i >= len(p.regions) || len(p.book.types) == 0 {
-		return fleet.Errorf(fleet.CodeInvalid, "price of region %q stands before its region or type", f[1])
+		return nil, "", fleet.Errorf(fleet.CodeInvalid, "price of region %q stands before its region or type", text)
 	}
 	t := &p.book.types[len(p.book.types)-1]
 	if p.regions[i].cloud != t.Cloud || len(t.prices) >= maxPricesPerType {
-		return fleet.Errorf(fleet.CodeInvalid, "price of %s in a region of %s", t.Name, p.regions[i].cloud)
+		return nil, "", fleet.Errorf(fleet.CodeInvalid, "price of %s in a region of %s", t.Name, p.regions[i].cloud)
 	}
-	r := regionPrice{region: p.regions[i].region}
+	return t, p.regions[i].region, nil
+}
+
+func (p *parser) price(f []string) error {
+	t, region, err := p.region(f[1])
+	if err != nil {
+		return err
+	}
+	r := regionPrice{region: region}
 	if r.onDemand, err = money(f[2]); err != nil {
 		return err
 	}
@@ -172,6 +191,15 @@ func (p *parser) done() (*PriceBook, error) {
 	})
 	if !sorted {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "catalogue types are not sorted by cloud and name")
+	}
+	for i := range b.types {
+		all := b.types[i].prices
+		slices.SortFunc(all, func(x, y regionPrice) int { return cmp.Compare(x.region, y.region) })
+		for j := 1; j < len(all); j++ {
+			if all[j].region == all[j-1].region {
+				return nil, fleet.Errorf(fleet.CodeInvalid, "%s has two prices in %s", b.types[i].Name, all[j].region)
+			}
+		}
 	}
 	return b, nil
 }

@@ -17,6 +17,10 @@ type Filter struct {
 	MinGPUMemoryMiB int64 // of one GPU
 	MinCPUMilli     int64
 	MinMemMiB       int64
+	MIG             bool           // GPUs that can be split
+	MinNetworkMbps  int64          // what is not known does not fit
+	MinLocalDiskGiB int64          // likewise
+	Fabric          Fabric         // any: "any" of them
 	Purchase        fleet.Purchase // default on demand; what Price is for
 	Limit           int            // default 50, at most 1,000
 }
@@ -24,7 +28,7 @@ type Filter struct {
 // Hit is a type that a search found, in the region where it is cheapest among those asked for. Price.Effective is nil when no
 // region has a known price for it.
 type Hit struct {
-	Type   fleet.InstanceType
+	Type   Machine
 	Region string
 	Price  fleet.Price
 }
@@ -39,7 +43,7 @@ func (b *PriceBook) Search(f Filter) (hits []Hit, total int) {
 		f.Limit = 50
 	}
 	for i := range b.types {
-		if t := &b.types[i]; f.fits(t.InstanceType) {
+		if t := &b.types[i]; f.fits(t.InstanceType) && b.suits(t, f) {
 			if hit, ok := b.cheapest(t, f); ok {
 				hits = append(hits, hit)
 			}
@@ -65,6 +69,19 @@ func (f Filter) fits(t fleet.InstanceType) bool {
 		(text == "" || strings.Contains(strings.ToLower(t.Name), text) || strings.Contains(strings.ToLower(string(t.GPUModel)), text))
 }
 
+// FabricAny stands for every fabric in a filter.
+const FabricAny Fabric = "any"
+
+// suits says whether a type has the traits that are asked for.
+func (b *PriceBook) suits(t *listed, f Filter) bool {
+	if f.MIG && (t.GPUCount == 0 || len(b.mig[t.GPUModel]) == 0) {
+		return false
+	}
+	enough := func(have *int64, least int64) bool { return least <= 0 || have != nil && *have >= least }
+	fabric := f.Fabric == "" || t.traits.Fabric == f.Fabric || f.Fabric == FabricAny && t.traits.Fabric != "" && t.traits.Fabric != FabricNone
+	return fabric && enough(t.traits.NetworkMbps, f.MinNetworkMbps) && enough(t.traits.LocalDiskGiB, f.MinLocalDiskGiB)
+}
+
 // cheapest picks the region; a region that the book does not list for the type is no hit.
 func (b *PriceBook) cheapest(t *listed, f Filter) (Hit, bool) {
 	best, found := Hit{}, false
@@ -74,7 +91,7 @@ func (b *PriceBook) cheapest(t *listed, f Filter) (Hit, bool) {
 		}
 		p := b.Price(fleet.Offering{Cloud: t.Cloud, Region: r.region, InstanceType: t.Name, Purchase: f.Purchase})
 		if !found || p.Effective != nil && (best.Price.Effective == nil || *p.Effective < *best.Price.Effective) {
-			best, found = Hit{Type: t.InstanceType, Region: r.region, Price: p}, true
+			best, found = Hit{Type: Machine{t.InstanceType, t.traits}, Region: r.region, Price: p}, true
 		}
 	}
 	return best, found

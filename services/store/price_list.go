@@ -130,13 +130,10 @@ GROUP BY instance_type) n WHERE p.cloud = $1 AND p.region = $2 AND p.instance_ty
 	return nil
 }
 
-// MachineType is a machine as its cloud describes it.
+// MachineType is a machine as its cloud describes it. Traits that the cloud does not tell are nil or empty.
 type MachineType struct {
-	fleet.InstanceType
-	GPUName      string
-	NetworkMbps  int64
-	LocalDiskGB  int64
-	Interconnect string
+	market.Machine
+	GPUName string
 }
 
 // SaveMachineTypes keeps descriptions; newer ones replace older ones.
@@ -145,11 +142,12 @@ func SaveMachineTypes(ctx context.Context, tx *Tx, types []MachineType) error {
 		batch := &pgx.Batch{}
 		for _, t := range block {
 			batch.Queue(`
-INSERT INTO machine_type (cloud, name, arch, cpu_milli, mem_mib, gpu_model, gpu_count, gpu_memory_mib, gpu_name, network_mbps, local_disk_gb, interconnect, seen_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+INSERT INTO machine_type (cloud, name, arch, cpu_milli, mem_mib, gpu_model, gpu_count, gpu_memory_mib, gpu_name, network_mbps, local_disk_gb, local_disk_gib, interconnect, fabric_gbps, address_pods, seen_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, coalesce($10::bigint, 0), coalesce($11::bigint, 0) * 1073741824 / 1000000000, $11, $12, $13, $14, $15)
 ON CONFLICT (cloud, name) DO UPDATE SET arch = excluded.arch, cpu_milli = excluded.cpu_milli, mem_mib = excluded.mem_mib, gpu_model = excluded.gpu_model, gpu_count = excluded.gpu_count,
-  gpu_memory_mib = excluded.gpu_memory_mib, gpu_name = excluded.gpu_name, network_mbps = excluded.network_mbps, local_disk_gb = excluded.local_disk_gb, interconnect = excluded.interconnect, seen_at = excluded.seen_at`,
-				t.Cloud, t.Name, t.Arch, t.CPUMilli, t.MemMiB, t.GPUModel, t.GPUCount, t.GPUMemoryMiB, t.GPUName, t.NetworkMbps, t.LocalDiskGB, t.Interconnect, tx.Now)
+  gpu_memory_mib = excluded.gpu_memory_mib, gpu_name = excluded.gpu_name, network_mbps = excluded.network_mbps, local_disk_gb = excluded.local_disk_gb, local_disk_gib = excluded.local_disk_gib,
+  interconnect = excluded.interconnect, fabric_gbps = excluded.fabric_gbps, address_pods = excluded.address_pods, seen_at = excluded.seen_at`,
+				t.Cloud, t.Name, t.Arch, t.CPUMilli, t.MemMiB, t.GPUModel, t.GPUCount, t.GPUMemoryMiB, t.GPUName, t.NetworkMbps, t.LocalDiskGiB, t.Fabric, t.FabricGbps, t.AddressPods, tx.Now)
 		}
 		if err := tx.pgx.SendBatch(ctx, batch).Close(); err != nil {
 			return fmt.Errorf("save machines: %w", err)
@@ -158,20 +156,34 @@ ON CONFLICT (cloud, name) DO UPDATE SET arch = excluded.arch, cpu_milli = exclud
 	return nil
 }
 
+// loadMachines reads all that were described by their clouds.
+func loadMachines(ctx context.Context, tx *Tx) ([]market.Machine, error) {
+	rows, err := tx.pgx.Query(ctx, `
+SELECT cloud, name, arch, cpu_milli, mem_mib, gpu_model, gpu_count, gpu_memory_mib, nullif(network_mbps, 0), local_disk_gib, interconnect, fabric_gbps, address_pods
+FROM machine_type ORDER BY cloud, name`)
+	if err != nil {
+		return nil, fmt.Errorf("load machines: %w", err)
+	}
+	machines, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (m market.Machine, err error) {
+		err = row.Scan(&m.Cloud, &m.Name, &m.Arch, &m.CPUMilli, &m.MemMiB, &m.GPUModel, &m.GPUCount, &m.GPUMemoryMiB, &m.NetworkMbps, &m.LocalDiskGiB, &m.Fabric, &m.FabricGbps, &m.AddressPods)
+		return m, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("load machines: %w", err)
+	}
+	return machines, nil
+}
+
 // maxListPrices bounds what a book takes in: a hundred times what the three clouds list.
 const maxListPrices = 5_000_000
 
 // loadFresh reads all machines and prices that were read from the clouds.
-func loadFresh(ctx context.Context, tx *Tx) ([]fleet.InstanceType, []market.ListPrice, error) {
-	rows, err := tx.pgx.Query(ctx, `SELECT cloud, name, arch, cpu_milli, mem_mib, gpu_model, gpu_count, gpu_memory_mib FROM machine_type ORDER BY cloud, name`)
+func loadFresh(ctx context.Context, tx *Tx) ([]market.Machine, []market.ListPrice, error) {
+	types, err := loadMachines(ctx, tx)
 	if err != nil {
-		return nil, nil, fmt.Errorf("load machines: %w", err)
+		return nil, nil, err
 	}
-	types, err := pgx.CollectRows(rows, pgx.RowToStructByPos[fleet.InstanceType])
-	if err != nil {
-		return nil, nil, fmt.Errorf("load machines: %w", err)
-	}
-	rows, err = tx.pgx.Query(ctx, `SELECT cloud, region, instance_type, valid_from, hour_nano, source, seen_at FROM price_list ORDER BY cloud, region, instance_type, valid_from LIMIT $1`, maxListPrices)
+	rows, err := tx.pgx.Query(ctx, `SELECT cloud, region, instance_type, valid_from, hour_nano, source, seen_at FROM price_list ORDER BY cloud, region, instance_type, valid_from LIMIT $1`, maxListPrices)
 	if err != nil {
 		return nil, nil, fmt.Errorf("load prices: %w", err)
 	}

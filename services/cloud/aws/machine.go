@@ -2,6 +2,9 @@ package aws
 
 import (
 	"context"
+	"math"
+	"strconv"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -77,19 +80,61 @@ func machine(t *types.InstanceTypeInfo) (cloud.InstanceType, cloud.SkipReason) {
 			return out, cloud.SkipUnknown
 		}
 	}
-	if n := t.NetworkInfo; n != nil {
-		for _, card := range n.NetworkCards {
-			out.NetworkMbps += int64(aws.ToFloat64(card.PeakBandwidthInGbps) * 1000)
-		}
-		if aws.ToBool(n.EfaSupported) {
-			out.Interconnect = "efa"
-		}
+	if t.NetworkInfo != nil {
+		network(t.NetworkInfo, &out)
 	}
-	if t.InstanceStorageInfo != nil {
-		out.LocalDiskGB = aws.ToInt64(t.InstanceStorageInfo.TotalSizeInGB)
+	switch {
+	case t.InstanceStorageInfo != nil:
+		out.LocalDiskGB, out.LocalDiskTold = aws.ToInt64(t.InstanceStorageInfo.TotalSizeInGB), true
+	case t.InstanceStorageSupported != nil:
+		out.LocalDiskTold = !*t.InstanceStorageSupported
 	}
 	for _, u := range t.SupportedUsageClasses {
 		out.SpotSold = out.SpotSold || u == types.UsageClassTypeSpot
 	}
 	return out, ""
 }
+
+// network reads bandwidth, fabric and addresses. The bandwidth is what the machine always has, or its peak where the cloud tells no more.
+// Cards of some machines (p5) share its bandwidth out, cards of others (g6e) each repeat the whole: where the cloud sells a plain number,
+// that is the whole.
+func network(n *types.NetworkInfo, out *cloud.InstanceType) {
+	var peak, always float64
+	told := len(n.NetworkCards) > 0
+	interfaces := aws.ToInt32(n.MaximumNetworkInterfaces)
+	for _, card := range n.NetworkCards {
+		peak += aws.ToFloat64(card.PeakBandwidthInGbps)
+		always += aws.ToFloat64(card.BaselineBandwidthInGbps)
+		told = told && card.BaselineBandwidthInGbps != nil
+		if card.MaximumNetworkInterfaces != nil && aws.ToInt32(card.NetworkCardIndex) == aws.ToInt32(n.DefaultNetworkCardIndex) {
+			interfaces = *card.MaximumNetworkInterfaces
+		}
+	}
+	if !told {
+		always = peak
+	}
+	if text, plain := strings.CutSuffix(aws.ToString(n.NetworkPerformance), " Gigabit"); plain {
+		if whole, err := strconv.ParseFloat(text, 64); err == nil {
+			always = whole
+		}
+	}
+	if always > 0 && always < maxGbps {
+		out.NetworkMbps = int64(math.Round(always * 1000))
+	}
+	if n.EfaSupported != nil {
+		out.Interconnect = "none"
+		if *n.EfaSupported { // it may use all of the network
+			out.Interconnect, out.FabricGbps = "efa", out.NetworkMbps/1000
+		}
+	}
+	// The rule of EKS: the first address of each interface is the machine's, and two pods share the host's.
+	if addresses := aws.ToInt32(n.Ipv4AddressesPerInterface); interfaces > 0 && interfaces < maxInterfaces && addresses > 0 && addresses < maxInterfaces {
+		out.AddressPods = int64(interfaces)*int64(addresses-1) + 2
+	}
+}
+
+// Bounds far above what machines have.
+const (
+	maxGbps       = 1_000_000
+	maxInterfaces = 1_000
+)

@@ -39,7 +39,7 @@ func TestSampleMachineIsRead(t *testing.T) {
 	}
 	got, reason := machine(&info)
 	want := cloud.InstanceType{InstanceType: fleet.InstanceType{Cloud: fleet.CloudAWS, Name: "g6e.48xlarge", Arch: "amd64", CPUMilli: 192_000, MemMiB: 1_572_864, GPUModel: "L40S", GPUCount: 8, GPUMemoryMiB: 45_776},
-		GPUName: "L40S", NetworkMbps: 1_600_000, LocalDiskGB: 7600, Interconnect: "efa", SpotSold: true}
+		GPUName: "L40S", NetworkMbps: 400_000, LocalDiskGB: 7600, LocalDiskTold: true, Interconnect: "efa", FabricGbps: 400, AddressPods: 492, SpotSold: true}
 	if reason != "" || got != want {
 		t.Errorf("got %+v, %q\nwant %+v", got, reason, want)
 	}

@@ -83,10 +83,13 @@ func machine(k *sku, region string) (cloud.InstanceType, cloud.SkipReason) {
 		out.GPUName, out.GPUModel, out.GPUCount, out.GPUMemoryMiB = string(model), model, count, mib
 	}
 	if disk, ok := number(has["NvmeDiskSizeInMiB"]); ok {
-		out.LocalDiskGB = int64(disk * 1.048576 / 1000)
+		out.LocalDiskGB, out.LocalDiskTold = int64(disk*1.048576/1000), true
 	}
-	if has["RdmaEnabled"] == "True" {
+	switch has["RdmaEnabled"] {
+	case "True":
 		out.Interconnect = "infiniband"
+	case "False":
+		out.Interconnect = "none"
 	}
 	out.SpotSold = has["LowPriorityCapable"] == "True"
 	return out, ""

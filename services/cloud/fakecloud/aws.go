@@ -30,6 +30,8 @@ type AWSMachine struct {
 	GPUs, GPUMiB       string
 	Spot, EFA          bool
 	Gbps, DiskGB       string
+	BaseGbps           string // empty: not told
+	Cards, IPs         string // interfaces of the card and addresses of each; empty: not told
 }
 
 // AWSProduct is an item of the price list.
@@ -226,12 +228,25 @@ func (m AWSMachine) elements() []element {
 	}
 	in = append(in, node("supportedUsageClasses", classes...))
 	if m.Gbps != "" {
-		in = append(in, node("networkInfo", leaf("efaSupported", fmt.Sprint(m.EFA)), node("networkCards", node("item", leaf("peakBandwidthInGbps", m.Gbps)))))
+		in = append(in, m.network())
 	}
 	if m.DiskGB != "" {
 		in = append(in, node("instanceStorageInfo", leaf("totalSizeInGB", m.DiskGB)))
 	}
 	return in
+}
+
+func (m AWSMachine) network() element {
+	card := leaves("networkCardIndex", "0", "peakBandwidthInGbps", m.Gbps)
+	if m.BaseGbps != "" {
+		card = append(card, leaf("baselineBandwidthInGbps", m.BaseGbps))
+	}
+	in := leaves("efaSupported", fmt.Sprint(m.EFA), "defaultNetworkCardIndex", "0")
+	if m.IPs != "" {
+		card = append(card, leaf("maximumNetworkInterfaces", m.Cards))
+		in = append(in, leaf("ipv4AddressesPerInterface", m.IPs))
+	}
+	return node("networkInfo", append(in, node("networkCards", node("item", card...)))...)
 }
 
 // RoleKey is the access key of the credentials that AssumeRole gives.

@@ -159,11 +159,11 @@ func (t *machineType) machine() (machine, cloud.SkipReason) {
 		m.GPUName, m.GPUCount, m.GPUMemoryMiB = a.GuestAcceleratorType, a.GuestAcceleratorCount, mib
 		m.GPUModel = cloud.GPU(a.GuestAcceleratorType, mib)
 	}
-	if n := t.BundledLocalSsds.PartitionCount; n > 0 && n < 1000 {
+	if n := t.BundledLocalSsds.PartitionCount; n >= 0 && n < 1000 {
 		m.ssdGiB = n * localSSDGiB
-		m.LocalDiskGB = m.ssdGiB * 1_073_741_824 / 1_000_000_000
+		m.LocalDiskGB, m.LocalDiskTold = m.ssdGiB*1_073_741_824/1_000_000_000, true // what is not bundled is not there
 	}
-	if strings.HasPrefix(t.Name, "a3-mega") || strings.HasPrefix(t.Name, "a3-ultra") || strings.HasPrefix(t.Name, "a4-") {
+	if strings.HasPrefix(t.Name, "a3-highgpu-8g") || strings.HasPrefix(t.Name, "a3-mega") || strings.HasPrefix(t.Name, "a3-ultra") || strings.HasPrefix(t.Name, "a4-") {
 		m.Interconnect = "gpudirect"
 	}
 	return m, ""
