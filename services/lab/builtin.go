@@ -5,56 +5,74 @@ import (
 	"math/rand/v2"
 )
 
-// Builtin makes the small set of loads that need no data: four days each, two of them history, drawn by the same code from clients that a
-// seed invents. They stand for the shapes that matter: steady, daily, bursty, and on and off.
-func Builtin(seed uint64) ([]*Trace, error) {
-	shapes := []struct {
-		name    string
-		clients int
-		rate    float64 // requests per second of a client, mean
-		cv      float64 // of the times between its arrivals
-		daily   float64 // depth of its day, 0 to 1
-		jump    float64 // chance per window that its level changes
-		on      float64 // share of the time it is there
-	}{
-		{"steady", 12, 1.5, 1, 0, 0, 1},
-		{"daily", 10, 1.6, 1.2, 0.7, 0.01, 1},
-		{"bursty", 6, 1.5, 3, 0.4, 0.05, 1},
-		{"on-off", 5, 3, 1.5, 0.2, 0.02, 0.25},
+// Shapes is what clients look like that a seed makes up: they stand for the shapes that matter where no data are at hand.
+type Shapes struct {
+	Clients int     `json:"clients"`
+	Rate    float64 `json:"requests_per_second"`         // of a client, mean
+	CV      float64 `json:"arrival_cv"`                  // of the times between its arrivals; 1 is a Poisson stream
+	Daily   float64 `json:"day_depth,omitempty"`         // of its day, 0 to 1
+	Jump    float64 `json:"jump_chance,omitempty"`       // per ten minutes, that its level changes
+	On      float64 `json:"present_share,omitempty"`     // of the time; default 1: always
+	Input   float64 `json:"mean_input_tokens,omitempty"` // default 900
+	Output  float64 `json:"mean_output_tokens,omitempty"`
+}
+
+func (s *Shapes) check(w *Workload) error {
+	share := func(v float64) bool { return v >= 0 && v <= 1 }
+	if s.Clients < 1 || s.Clients > maxClients || !(s.Rate > 0 && s.Rate <= 1e4) || !(s.CV > 0 && s.CV <= 20) || !share(s.Daily) || !share(s.Jump) || !share(s.On) ||
+		!(s.Input >= 0 && s.Input <= 1e6) || !(s.Output >= 0 && s.Output <= 1e6) {
+		return w.refuse("source.shapes: %+v; want clients, requests_per_second and arrival_cv above zero, shares from 0 to 1, tokens up to a million", *s)
 	}
-	const days = 4
-	out := make([]*Trace, 0, len(shapes))
-	for i, s := range shapes {
-		r := rand.New(rand.NewPCG(seed, uint64(i+1)))
-		src := Source{Name: s.name, Keep: 1, Seconds: days * 86400, Seed: seed + uint64(i), Replica: DefaultReplica()}
-		for id := range s.clients {
-			c := Client{ID: id, Tokens: []TokenWindow{{Rate: 1, Input: invented(r, 900), Output: invented(r, 170)}}}
-			phase, level, on := 0.6*r.NormFloat64(), math.Exp(0.5*r.NormFloat64()), true
-			for at := 0; at < src.Seconds; at += rateWindow {
-				if r.Float64() < s.jump {
-					level = math.Exp(0.5 * r.NormFloat64())
-				}
-				if s.on < 1 && r.Float64() < 0.08 {
-					on = r.Float64() < s.on
-				}
-				day := 1 - s.daily*math.Cos(2*math.Pi*float64(at)/86400+phase)
-				if on {
-					c.Rates = append(c.Rates, RateWindow{Offset: at, Rate: s.rate * level * day, CV: s.cv})
-				}
+	return nil
+}
+
+// Invent makes up the workload's clients from a seed.
+func (w *Workload) Invent(seed uint64) []Client {
+	s := *w.Source.Shapes
+	for _, d := range []struct {
+		of  *float64
+		def float64
+	}{{&s.On, 1}, {&s.Input, 900}, {&s.Output, 170}} {
+		if *d.of == 0 {
+			*d.of = d.def
+		}
+	}
+	r := rand.New(rand.NewPCG(seed, w.Seed+1))
+	out := make([]Client, 0, s.Clients)
+	for id := range s.Clients {
+		c := Client{ID: id, Tokens: []TokenWindow{{Rate: 1, Input: invented(r, s.Input), Output: invented(r, s.Output)}}}
+		phase, level, on := 0.6*r.NormFloat64(), math.Exp(0.5*r.NormFloat64()), true
+		for at := 0; at < w.seconds(); at += rateWindow {
+			if r.Float64() < s.Jump {
+				level = math.Exp(0.5 * r.NormFloat64())
 			}
-			src.Clients = append(src.Clients, c)
+			if s.On < 1 && r.Float64() < 0.08 {
+				on = r.Float64() < s.On
+			}
+			day := 1 - s.Daily*math.Cos(2*math.Pi*float64(at)/86400+phase)
+			if on {
+				c.Rates = append(c.Rates, RateWindow{Offset: at, Rate: s.Rate * level * day, CV: s.CV})
+			}
 		}
-		t, err := Draw(src)
-		if err != nil {
-			return nil, err
-		}
-		t.From = days / 2 * SlotsPerDay
-		out = append(out, t)
+		out = append(out, c)
 	}
-	return out, nil
+	return out
 }
 
 func invented(r *rand.Rand, mean float64) Spread {
 	m := mean * math.Exp(0.4*r.NormFloat64())
 	return Spread{Mean: m, P50: 0.7 * m, P90: 2.2 * m, P99: 5 * m}
+}
+
+// Builtin draws the small set of loads that need no data: four days each, two of them history.
+func Builtin(seed uint64) ([]*Trace, error) {
+	out := []*Trace{}
+	for _, w := range BuiltinWorkloads() {
+		t, err := w.Build(w.Invent(seed), seed)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, t)
+	}
+	return out, nil
 }

@@ -120,10 +120,10 @@ func TestDrawnLoadIsAsBurstyAsItsSource(t *testing.T) {
 func TestWorkloadsWithoutDataAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, w := range Workloads() {
-		if _, err := w.Build(nil, 1, DefaultReplica()); err == nil {
+		if _, err := w.Build(nil, 1); err == nil {
 			t.Errorf("%s without clients: no error", w.Name)
 		}
-		if _, err := w.Build([]Client{{Rates: []RateWindow{{0, 1, 1}}}}, 1, DefaultReplica()); err == nil {
+		if _, err := w.Build([]Client{{Rates: []RateWindow{{0, 1, 1}}}}, 1); err == nil {
 			t.Errorf("%s without tokens: no error", w.Name)
 		}
 	}

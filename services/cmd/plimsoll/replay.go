@@ -147,14 +147,14 @@ func (f *replayFlags) each(ctx context.Context, fn func(t *lab.Trace) error) err
 			if !chosen(w.Name) {
 				continue
 			}
-			if clients[w.Model] == nil {
-				c, err := readClients(*f.data, w.Model)
+			if clients[w.Source.Model] == nil {
+				c, err := readClients(*f.data, w.Source.Model)
 				if err != nil {
 					return err
 				}
-				clients[w.Model] = c
+				clients[w.Source.Model] = c
 			}
-			t, err := w.Build(clients[w.Model], *f.seed, lab.DefaultReplica())
+			t, err := w.Build(clients[w.Source.Model], *f.seed)
 			if err != nil {
 				return err
 			}
