@@ -1268,6 +1268,28 @@ export interface components {
             severity: "info" | "warning" | "critical";
             subject: string;
         };
+        Allocatable: {
+            /**
+             * Format: int64
+             * @description null: unknown
+             */
+            cpu_milli: number | null;
+            /**
+             * Format: int64
+             * @description null: unknown
+             */
+            max_pods: number | null;
+            /**
+             * Format: int64
+             * @description null: unknown; what firmware and kernel keep is not taken off
+             */
+            mem_mib: number | null;
+            /**
+             * @description whose published reservations; empty: none
+             * @enum {string}
+             */
+            rule: "" | "eks" | "aks" | "gke";
+        };
         Allocation: {
             amount: components["schemas"]["Money"];
             /** Format: double */
@@ -1466,23 +1488,37 @@ export interface components {
             workload_id?: string;
         };
         CatalogAnswer: {
+            /** @description of the whole catalogue */
+            coverage: components["schemas"]["CatalogCoverage"][] | null;
             /**
              * Format: date
              * @description of the catalogue
              */
             date: string;
+            /**
+             * Format: int64
+             * @description prices of the whole catalogue that were not believed
+             */
+            doubts: number;
             /** @description cheapest first, unknown prices last */
             items: components["schemas"]["Instance"][] | null;
             sources: components["schemas"]["CatalogSource"][] | null;
             /** Format: int64 */
             total: number;
         };
+        CatalogCoverage: {
+            cloud: string;
+            /** @description regions with on-demand prices */
+            priced: string[] | null;
+            /** @description regions that sell machines at prices that are not known */
+            unpriced: string[] | null;
+        };
         CatalogSource: {
             cloud: string;
             /** Format: date */
             date: string;
             /** @enum {string} */
-            kind: "types" | "on_demand" | "spot";
+            kind: "types" | "on_demand" | "spot" | "traits" | "network" | "pods" | "offered";
             licence: string;
             name: string;
             origin: string;
@@ -2215,27 +2251,73 @@ export interface components {
             total: number;
         };
         Instance: {
+            allocatable: components["schemas"]["Allocatable"];
             arch: string;
             cloud: string;
             /** Format: int64 */
             cpu_milli: number;
+            /** @description prices of the type that were not believed, in the regions asked for; they are not used */
+            doubts: components["schemas"]["PriceDoubt"][] | null;
+            /**
+             * @description how machines reach each other without their processors; none: the network only; empty: unknown
+             * @enum {string}
+             */
+            fabric: "" | "none" | "efa" | "infiniband" | "gpudirect";
+            /**
+             * Format: int64
+             * @description gigabits a second of the machine; null: unknown
+             */
+            fabric_gbps: number | null;
             /** Format: int64 */
             gpu_count: number;
+            /**
+             * @description how the GPUs of the machine reach each other; none: one GPU or no GPU; empty: unknown
+             * @enum {string}
+             */
+            gpu_link: "" | "none" | "pcie" | "nvlink" | "nvswitch" | "infinity_fabric";
+            /**
+             * Format: int64
+             * @description gigabytes a second of one GPU, both directions together; null: unknown
+             */
+            gpu_link_gbyte_s: number | null;
             /**
              * Format: int64
              * @description of one GPU
              */
             gpu_memory_mib: number;
             gpu_model?: string;
+            /**
+             * Format: int64
+             * @description NVMe in the machine; 0: none; null: unknown
+             */
+            local_disk_gib: number | null;
             /** Format: int64 */
             mem_mib: number;
+            /** @description whether its GPUs can be split; null: unknown, or no GPU */
+            mig: boolean | null;
+            mig_profiles: components["schemas"]["MIGProfile"][] | null;
             name: string;
+            /**
+             * Format: int64
+             * @description AWS: what it always has; Azure and Google: the most it is sold with; null: unknown
+             */
+            network_mbps: number | null;
             /** @description per hour; null: unknown */
             on_demand: components["schemas"]["Money"];
             /** @description the price that was sorted by, per GPU and hour; null: no GPU, or unknown */
             per_gpu: components["schemas"]["Money"];
             region: string;
-            /** @description where the price came from, with its date */
+            /**
+             * Format: int64
+             * @description of these, with a known on-demand price
+             */
+            regions_priced: number;
+            /**
+             * Format: int64
+             * @description regions where the type is known to be sold
+             */
+            regions_sold: number;
+            /** @description where the price came from, with its date; empty: no price is known */
             source: string;
             /** @description per hour; null: unknown */
             spot: components["schemas"]["Money"];
@@ -2326,6 +2408,15 @@ export interface components {
              * @description Which tenant, for people who belong to several; default the oldest
              */
             tenant_id?: string;
+        };
+        MIGProfile: {
+            /**
+             * Format: int64
+             * @description at once on one GPU
+             */
+            most: number;
+            /** @example 1g.10gb */
+            name: string;
         };
         Me: {
             /**
@@ -2808,6 +2899,20 @@ export interface components {
             /** @description YAML */
             document: string;
             name: string;
+        };
+        PriceDoubt: {
+            /** @description about what it was held against */
+            expected: components["schemas"]["Money"];
+            /** @description as it was listed */
+            hour: components["schemas"]["Money"];
+            /** @enum {string} */
+            purchase: "on_demand" | "spot";
+            /**
+             * @description against on demand, or against the same type in other regions
+             * @enum {string}
+             */
+            reason: "above_on_demand" | "off_on_demand" | "off_peers";
+            region: string;
         };
         PriceExplained: {
             /** Format: date-time */
@@ -4601,6 +4706,13 @@ export interface operations {
                 min_gpu_memory_mib?: number;
                 min_cpu_milli?: number;
                 min_mem_mib?: number;
+                /** @description only GPUs that can be split */
+                mig?: boolean;
+                /** @description machines whose network is not known are left out */
+                min_network_mbps?: number;
+                /** @description NVMe in the machine; where it is not known, the machine is left out */
+                min_local_disk_gib?: number;
+                fabric?: "any" | "efa" | "infiniband" | "gpudirect";
                 /** @description which price to sort by */
                 purchase?: "on_demand" | "spot";
                 limit?: number;
