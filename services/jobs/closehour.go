@@ -5,7 +5,10 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -81,8 +84,11 @@ const (
 	// by our clock: a backlog of data arrives in minutes. After both, use is whatever is known.
 	patience     = 6 * time.Hour
 	patienceHere = 10 * time.Minute
-	// recheck is how far back closed hours are looked at again when a new one closes: late inventory and roll-ups change them.
+	// recheck is how far back closed hours of a tenant with commitments are looked at again when a new one closes: what its other clusters
+	// and newly imported commitments leave over changes. All others are costed again when late data touches them.
 	recheck = 24 * time.Hour
+	// maxLate is how old data may be and still change closed hours: longer ago, pods are forgotten.
+	maxLate = 60 * 24 * time.Hour
 	// batchHours bounds the work of one transaction.
 	batchHours = 24
 	// maxBack bounds how old an hour may be that has never been costed.
@@ -95,13 +101,18 @@ func (w *CloseHour) step(ctx context.Context, tx *store.Tx, cluster fleet.Cluste
 	if err != nil || !ok || state.DataAt == nil || state.FirstHour == nil {
 		return false, done, err
 	}
-	due := slices.DeleteFunc(dueHours(state, since, tx.Now), func(d dueHour) bool { return !d.from.After(done) })
+	if err := w.lookForLate(ctx, tx, cluster, &state); err != nil {
+		return false, done, err
+	}
+	owns, err := store.Commitments(ctx, tx, state.DataAt.Add(-recheck), *state.DataAt)
+	if err != nil {
+		return false, done, err
+	}
+	due := slices.DeleteFunc(dueHours(state, since, tx.Now, len(owns) > 0), func(d dueHour) bool { return !d.from.After(done) })
 	if len(due) == 0 {
 		return false, done, nil
 	}
-	if len(due) > batchHours {
-		more, due = true, due[:batchHours]
-	}
+	due, more = firstBatch(due)
 	end := due[len(due)-1]
 	in, err := store.LoadCostInput(ctx, tx, cluster, due[0].from, end.to)
 	if err != nil {
@@ -125,8 +136,38 @@ func (w *CloseHour) step(ctx context.Context, tx *store.Tx, cluster fleet.Cluste
 			return false, done, err
 		}
 	}
+	hours := make([]time.Time, len(due))
+	for i, d := range due {
+		hours[i] = d.from
+	}
+	if err := store.Untouch(ctx, tx, cluster, hours); err != nil {
+		return false, done, err
+	}
 	w.report(ctx, tx, cluster, costed)
 	return more, end.from, nil
+}
+
+// lookForLate adds to state the closed hours that data has touched since they were costed.
+func (w *CloseHour) lookForLate(ctx context.Context, tx *store.Tx, cluster fleet.ClusterID, state *store.Costing) error {
+	floor, open := state.DataAt.UTC().Add(-maxLate).Truncate(time.Hour), state.FirstHour.UTC()
+	if state.LastClosed != nil {
+		open = state.LastClosed.UTC().Add(time.Hour)
+	}
+	if err := store.SweepTouched(ctx, tx, cluster, floor, open); err != nil {
+		return err
+	}
+	touched, err := store.TouchedHours(ctx, tx, cluster)
+	state.Touched = touched
+	return err
+}
+
+// firstBatch is the first hours that one transaction takes: so many, and all within a day or so, since their input is loaded in one.
+func firstBatch(due []dueHour) (batch []dueHour, more bool) {
+	n := 1
+	for n < len(due) && n < batchHours && due[n].from.Sub(due[0].from) < batchHours*time.Hour {
+		n++
+	}
+	return due[:n], n < len(due)
 }
 
 // dueHour is an hour to cost; final ones go into the ledger.
@@ -135,9 +176,10 @@ type dueHour struct {
 	final    bool
 }
 
-// dueHours lists what is to be costed, oldest first: closed hours again (from since, or the last day when another hour closes),
-// then those never closed. Once an hour is not final, none after it is.
-func dueHours(c store.Costing, since, now time.Time) []dueHour {
+// dueHours lists what is to be costed, oldest first: closed hours again, then those never closed. Closed hours are those from since on,
+// those that late data touched, and, when another hour closes, those of the last day that had no price or, where commitments are
+// shared, all of the last day. Once an hour is not final, none after it is.
+func dueHours(c store.Costing, since, now time.Time, shared bool) []dueHour {
 	dataAt := c.DataAt.UTC()
 	first := later(c.FirstHour.UTC(), dataAt.Add(-maxBack).Truncate(time.Hour))
 	open := first
@@ -154,18 +196,34 @@ func dueHours(c store.Costing, since, now time.Time) []dueHour {
 		}
 		hours = append(hours, dueHour{at, to, closing})
 	}
+	again := map[time.Time]bool{}
+	add := func(list ...time.Time) {
+		for _, at := range list {
+			if at = at.UTC(); !at.Before(first) && at.Before(open) {
+				again[at] = true
+			}
+		}
+	}
+	add(c.Touched...)
 	from := open
-	switch {
-	case !since.IsZero():
+	if len(hours) > 0 && len(hours) <= batchHours && hours[0].final {
+		add(c.Unpriced...)
+		if shared {
+			from = open.Add(-recheck)
+		}
+	}
+	if !since.IsZero() {
 		from = since.UTC().Truncate(time.Hour)
-	case len(hours) > 0 && len(hours) <= batchHours && hours[0].final:
-		from = open.Add(-recheck)
 	}
-	var again []dueHour
 	for at := later(from, first); at.Before(open); at = at.Add(time.Hour) {
-		again = append(again, dueHour{at, at.Add(time.Hour), true})
+		add(at)
 	}
-	return append(again, hours...)
+	closed := make([]dueHour, 0, len(again))
+	for at := range again {
+		closed = append(closed, dueHour{at, at.Add(time.Hour), true})
+	}
+	slices.SortFunc(closed, func(a, b dueHour) int { return a.from.Compare(b.from) })
+	return append(closed, hours...)
 }
 
 // final says whether the hour's data is complete: it is over for long enough, and its roll-ups are made or were waited for.
@@ -183,9 +241,12 @@ func final(hour, dataAt, now time.Time, dirty []store.DirtyBlock) bool {
 // cost closes the hours that are due. Closed hours whose lines did not change are left out.
 func (w *CloseHour) cost(in *store.CostInput, due []dueHour, pricing *pricing, paid *paid) []store.CostedHour {
 	costed := make([]store.CostedHour, 0, len(due))
+	pods := make([]ledger.Pod, 0, len(in.Pods)) // of one hour after the other
 	for _, d := range due {
 		h := ledger.Hour{From: d.from, To: d.to, Usage: in.Usage[d.from]}
-		var prices []store.NodePrice
+		prices := make([]store.NodePrice, 0, len(in.Nodes))
+		h.Nodes, h.Pods = make([]ledger.Node, 0, len(in.Nodes)), pods[:0]
+		versions := map[string]bool{}
 		var covered map[string]nodeHour
 		if paid != nil {
 			covered = paid.allocate(d, func(node string) bool { return in.Frozen[store.HourKey{Hour: d.from, Node: node}].Effective != nil }).price
@@ -198,16 +259,24 @@ func (w *CloseHour) cost(in *store.CostInput, due []dueHour, pricing *pricing, p
 			if c, ok := covered[n.UID]; ok {
 				p.List, p.Effective, p.Source, p.AsOf = c.list, c.effective, c.source, d.from
 			}
-			n.Price, n.Weights = p.Effective, pricing.prices.Weights(n.Offering.Cloud)
+			n.Price, n.Weights = p.Effective, pricing.weights(n.Offering.Cloud)
+			if _, ok := covered[n.UID]; !ok {
+				n.MinBill = leastBilled(n.Offering.Cloud)
+			}
+			versions[n.Weights.Version] = true
 			prices = append(prices, p)
 			h.Nodes = append(h.Nodes, n.Node)
 		}
-		for _, p := range in.Pods {
-			if within(p.Held, d) {
-				h.Pods = append(h.Pods, p)
+		for i := range in.Pods {
+			if !in.Pods[i].Held.From.Before(d.to) {
+				break // they are in order
+			}
+			if within(in.Pods[i].Held, d) {
+				h.Pods = append(h.Pods, in.Pods[i])
 			}
 		}
-		c := store.CostedHour{Hour: d.from, Statement: ledger.Close(h), Prices: prices}
+		pods = h.Pods
+		c := store.CostedHour{Hour: d.from, Statement: ledger.Close(h), Prices: prices, Weights: strings.Join(slices.Sorted(maps.Keys(versions)), ", ")}
 		c.ContentHash = contentHash(c.Statement)
 		was := in.Hours[d.from]
 		if was.State == "closed" && slices.Equal(was.ContentHash, c.ContentHash) {
@@ -225,12 +294,43 @@ func within(life fleet.Interval, d dueHour) bool {
 	return life.From.Before(d.to) && (life.To.IsZero() || life.To.After(d.from))
 }
 
-// contentHash tells two costings of an hour apart by their lines.
+// leastBilled is what a machine costs at least, as the providers' price pages say: a minute at AWS (Linux) and Google.
+func leastBilled(cloud fleet.Cloud) time.Duration {
+	switch cloud {
+	case fleet.CloudAWS, fleet.CloudGCP:
+		return time.Minute
+	}
+	return 0
+}
+
+// contentHash tells two costings of an hour apart by their lines and causes.
 func contentHash(s ledger.Statement) []byte {
 	h := sha256.New()
-	for _, l := range s.Lines {
-		fmt.Fprintf(h, "%s|%s|%s|%s|%s|%s|%s|%d|%.9g|%.9g|%.9g|%.9g\n", l.Node, l.Kind, l.Resource, l.Purchase, l.Owner.Workload, l.Owner.Namespace, l.Owner.Team,
-			l.Amount, l.Quantity, l.Unpriced, l.Measured, l.Used)
+	var b []byte
+	text := func(all ...string) {
+		for _, t := range all {
+			b = append(append(b, t...), '|')
+		}
+	}
+	row := func(r *ledger.Row) {
+		text(string(r.Kind), string(r.Resource), string(r.Purchase), string(r.Owner.Workload), r.Owner.Namespace, r.Owner.Team)
+		b = strconv.AppendInt(b, int64(r.Amount), 10)
+		for _, q := range [...]float64{r.Quantity, r.Unpriced, r.Measured, r.Used} {
+			if b = append(b, '|'); q != 0 {
+				b = strconv.AppendFloat(b, q, 'g', 9, 64) // the last bits depend on the order of sums
+			}
+		}
+		b = append(b, '\n')
+		_, _ = h.Write(b)
+		b = b[:0]
+	}
+	for i := range s.Lines {
+		text(s.Lines[i].Node)
+		row(&s.Lines[i].Row)
+	}
+	for i := range s.Causes {
+		text(string(s.Causes[i].Name), s.Causes[i].Reason, s.Causes[i].Node)
+		row(&s.Causes[i].Row)
 	}
 	fmt.Fprintf(h, "%d|%d", s.NodeSeconds, s.UnpricedNodeSeconds)
 	return h.Sum(nil)
@@ -258,6 +358,17 @@ type pricing struct {
 	currency string
 	prices   *commitment.Prices
 	spot     *store.SpotPrices
+	byCloud  map[fleet.Cloud]market.Weights
+}
+
+// weights that split a price, each cloud's merged once.
+func (p *pricing) weights(cloud fleet.Cloud) market.Weights {
+	w, ok := p.byCloud[cloud]
+	if !ok {
+		w = p.prices.Weights(cloud)
+		p.byCloud[cloud] = w
+	}
+	return w
 }
 
 func newPricing(ctx context.Context, tx *store.Tx, book *market.PriceBook, in *store.CostInput, window fleet.Interval) (*pricing, error) {
@@ -269,7 +380,7 @@ func newPricing(ctx context.Context, tx *store.Tx, book *market.PriceBook, in *s
 	if err != nil {
 		return nil, err
 	}
-	return &pricing{currency: book.Currency(), prices: commitment.NewPrices(book, store.Contracts(in.Prices)), spot: spot}, nil
+	return &pricing{currency: book.Currency(), prices: commitment.NewPrices(book, store.Contracts(in.Prices)), spot: spot, byCloud: map[fleet.Cloud]market.Weights{}}, nil
 }
 
 // of prices a node's hour. A frozen price is never changed; an hour that was frozen without one is priced as soon as somebody knows it.

@@ -444,6 +444,12 @@ func (c *compaction) finish(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("finish compaction: %w", err)
 		}
+		// Hours that are costed already get to know what came late.
+		_, err = c.tx.pgx.Exec(ctx, `INSERT INTO cost_touched (tenant_id, cluster_id, hour) SELECT tenant_id, cluster_id, hour FROM cost_hour
+			WHERE tenant_id = $1 AND cluster_id = $2 AND hour >= $3 AND hour < $4 AND state = 'closed' ON CONFLICT DO NOTHING`, c.tx.Tenant, c.cluster, c.block, c.end)
+		if err != nil {
+			return fmt.Errorf("finish compaction: %w", err)
+		}
 	} else {
 		freshTo := c.from
 		if c.newest > 0 {

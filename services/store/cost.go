@@ -20,6 +20,7 @@ type CostedHour struct {
 	Hour        time.Time
 	Version     int
 	ContentHash []byte
+	Weights     string // version of the regression that split the prices
 	Statement   ledger.Statement
 	Prices      []NodePrice // by node uid
 }
@@ -44,6 +45,7 @@ func SaveCosting(ctx context.Context, tx *Tx, cluster fleet.ClusterID, hours []C
 	queueNodePrices(batch, tx, cluster, hours)
 	queueTransfers(batch, tx, cluster, hours)
 	queueHourLines(batch, tx, cluster, hours)
+	queueCauses(batch, tx, cluster, hours)
 	queueDays(batch, tx, cluster, hours)
 	if err := tx.pgx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("save costing: %w", err)
@@ -62,13 +64,13 @@ func queueHours(batch *pgx.Batch, tx *Tx, cluster fleet.ClusterID, hours []Coste
 			conflicts = []byte("[]") // strings and finite numbers: cannot happen
 		}
 		batch.Queue(`
-INSERT INTO cost_hour (tenant_id, cluster_id, hour, state, version, content_hash, closed_at, node_nano, unpriced_node_seconds, node_seconds, conflicts)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+INSERT INTO cost_hour (tenant_id, cluster_id, hour, state, version, content_hash, closed_at, node_nano, unpriced_node_seconds, node_seconds, conflicts, weights)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 ON CONFLICT (tenant_id, cluster_id, hour) DO UPDATE SET state = excluded.state, version = excluded.version, content_hash = excluded.content_hash,
   closed_at = excluded.closed_at, node_nano = excluded.node_nano, unpriced_node_seconds = excluded.unpriced_node_seconds,
-  node_seconds = excluded.node_seconds, conflicts = excluded.conflicts`,
+  node_seconds = excluded.node_seconds, conflicts = excluded.conflicts, weights = excluded.weights`,
 			tx.Tenant, cluster, h.Hour, state, h.Version, h.ContentHash, tx.Now, h.Statement.NodeCost, h.Statement.UnpricedNodeSeconds,
-			h.Statement.NodeSeconds, conflicts)
+			h.Statement.NodeSeconds, conflicts, h.Weights)
 	}
 }
 
@@ -193,6 +195,43 @@ SELECT $1::uuid, $2::uuid, * FROM unnest($3::timestamptz[], $4::text[], $5::text
   $11::float8[], $12::float8[], $13::float8[], $14::float8[])`,
 		tx.Tenant, cluster, []time.Time(at), []string(kind), []string(resource), []string(purchase), []string(workload), []string(namespace), []string(team),
 		[]int64(amount), []float64(quantity), []float64(unpriced), []float64(measured), []float64(used))
+}
+
+func queueCauses(batch *pgx.Batch, tx *Tx, cluster fleet.ClusterID, hours []CostedHour) {
+	var all, at columns[time.Time]
+	var cause, reason, kind, resource, purchase, workload, namespace, team columns[string]
+	var amount columns[int64]
+	var quantity columns[float64]
+	for _, h := range hours {
+		all.add(h.Hour)
+		for _, c := range h.Statement.CauseRows() {
+			at.add(h.Hour)
+			cause.add(string(c.Name))
+			reason.add(c.Reason)
+			kind.add(string(c.Kind))
+			resource.add(string(c.Resource))
+			purchase.add(string(c.Purchase))
+			if c.Owner.Workload != "" {
+				workload.add(string(c.Owner.Workload))
+			} else {
+				workload.add(noWorkload)
+			}
+			namespace.add(c.Owner.Namespace)
+			team.add(c.Owner.Team)
+			amount.add(int64(c.Amount))
+			quantity.add(c.Quantity)
+		}
+	}
+	batch.Queue(`DELETE FROM cost_hour_cause WHERE tenant_id = $1 AND cluster_id = $2 AND hour = ANY ($3)`, tx.Tenant, cluster, []time.Time(all))
+	if len(at) == 0 {
+		return
+	}
+	batch.Queue(`
+INSERT INTO cost_hour_cause (tenant_id, cluster_id, hour, cause, reason, kind, resource, purchase, workload_id, namespace, team, amount_nano, quantity)
+SELECT $1::uuid, $2::uuid, * FROM unnest($3::timestamptz[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::uuid[], $10::text[], $11::text[],
+  $12::bigint[], $13::float8[])`,
+		tx.Tenant, cluster, []time.Time(at), []string(cause), []string(reason), []string(kind), []string(resource), []string(purchase), []string(workload),
+		[]string(namespace), []string(team), []int64(amount), []float64(quantity))
 }
 
 func queueDays(batch *pgx.Batch, tx *Tx, cluster fleet.ClusterID, hours []CostedHour) {

@@ -1,9 +1,11 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,6 +20,8 @@ type Costing struct {
 	FirstHour  *time.Time // the hour in which its first node started; nil: no node yet
 	LastClosed *time.Time // newest hour in the ledger; nil: none
 	Dirty      []DirtyBlock
+	Touched    []time.Time // closed hours that late data has changed, oldest first; see TouchedHours
+	Unpriced   []time.Time // closed hours of the last day in which a node had no price, oldest first
 }
 
 // DirtyBlock is a block of two hours whose roll-ups are not made from all its data yet.
@@ -47,6 +51,17 @@ FROM cluster c WHERE c.tenant_id = $1 AND c.id = $2`, tx.Tenant, cluster).Scan(&
 	}
 	if c.Dirty, err = pgx.CollectRows(rows, pgx.RowToStructByPos[DirtyBlock]); err != nil {
 		return c, false, fmt.Errorf("load dirty blocks: %w", err)
+	}
+	if c.LastClosed == nil {
+		return c, true, nil
+	}
+	rows, err = tx.pgx.Query(ctx, `SELECT hour FROM cost_hour WHERE tenant_id = $1 AND cluster_id = $2 AND state = 'closed' AND unpriced_node_seconds > 0
+AND hour > $3 ORDER BY hour`, tx.Tenant, cluster, c.LastClosed.Add(-24*time.Hour))
+	if err != nil {
+		return c, false, fmt.Errorf("load hours without prices: %w", err)
+	}
+	if c.Unpriced, err = pgx.CollectRows(rows, pgx.RowTo[time.Time]); err != nil {
+		return c, false, fmt.Errorf("load hours without prices: %w", err)
 	}
 	return c, true, nil
 }
@@ -80,11 +95,13 @@ type HourState struct {
 // CostInput is everything that the costing of the hours in [from, to) looks at.
 type CostInput struct {
 	Nodes  []CostedNode
-	Pods   []ledger.Pod
+	Pods   []ledger.Pod                                    // by their beginning
 	Usage  map[time.Time]map[fleet.WorkloadID]ledger.Usage // by hour
 	Frozen map[HourKey]FrozenPrice
 	Hours  map[time.Time]HourState
 	Prices []TenantPrice
+
+	gpuMiB map[string]int64 // of one GPU, by name of the node
 }
 
 // LoadCostInput reads the inventory, roll-ups, frozen prices and states of the hours in [from, to).
@@ -92,17 +109,22 @@ func LoadCostInput(ctx context.Context, tx *Tx, cluster fleet.ClusterID, from, t
 	in := &CostInput{Usage: map[time.Time]map[fleet.WorkloadID]ledger.Usage{}, Frozen: map[HourKey]FrozenPrice{}, Hours: map[time.Time]HourState{}}
 	batch := &pgx.Batch{}
 	batch.Queue(`
-SELECT uid, name, cloud, region, zone, instance_type, purchase, cpu_milli, mem_mib, gpu_model, gpu_count, started_at, ready_at, ended_at
+SELECT uid, name, cloud, region, zone, instance_type, purchase, cpu_milli, mem_mib, gpu_model, gpu_count, gpu_memory_mib, gpus, started_at, ready_at, ended_at
 FROM node WHERE tenant_id = $1 AND cluster_id = $2 AND started_at < $4 AND (ended_at IS NULL OR ended_at > $3) ORDER BY uid`,
 		tx.Tenant, cluster, from, to).Query(in.readNodes)
+	gpus := podGPUs{byName: map[podName]*heldGPUs{}, troubles: map[string][]ledger.Trouble{}}
+	batch.Queue(`SELECT node, namespace, pod, share, from_at FROM gpu_holding
+WHERE tenant_id = $1 AND cluster_id = $2 AND from_at < $4 AND (to_at IS NULL OR to_at > $3) ORDER BY node, namespace, pod, holding, from_at`, tx.Tenant, cluster, from, to).Query(gpus.readHoldings)
+	batch.Queue(`SELECT uid, from_at, to_at, reason FROM pod_trouble WHERE tenant_id = $1 AND cluster_id = $2 AND from_at < $4 AND (to_at IS NULL OR to_at > $3)
+ORDER BY uid, from_at`, tx.Tenant, cluster, from, to).Query(gpus.readTroubles)
 	batch.Queue(`
 SELECT p.uid, p.node, coalesce(w.id::text, ''), p.namespace, coalesce(w.team, ''), p.cpu_milli, p.mem_mib, p.gpu_milli,
-  coalesce(p.started_at, p.created_at), p.ended_at
+  coalesce(p.started_at, p.created_at), p.ended_at, p.name, CASE WHEN p.gpus = '[]' THEN NULL ELSE p.gpus END
 FROM pod p LEFT JOIN workload w ON w.tenant_id = p.tenant_id AND w.cluster_id = p.cluster_id AND w.key = p.workload_key
 WHERE p.tenant_id = $1 AND p.cluster_id = $2 AND p.node <> '' AND p.created_at < $4 AND coalesce(p.started_at, p.created_at) < $4
-  AND (p.ended_at IS NULL OR p.ended_at > $3) ORDER BY p.uid`, tx.Tenant, cluster, from, to).Query(in.readPods)
+  AND (p.ended_at IS NULL OR p.ended_at > $3)`, tx.Tenant, cluster, from, to).Query(func(rows pgx.Rows) error { return in.readPods(rows, gpus) })
 	batch.Queue(`
-SELECT r.at, r.workload_id::text, r.cpu_cores, r.memory_mib, coalesce(r.gpu_sm_active_ratio, r.gpu_util_ratio)
+SELECT r.at, r.workload_id::text, r.cpu_cores, r.memory_mib, coalesce(r.gpu_sm_active_ratio, r.gpu_util_ratio), r.gpu_memory_used_mib
 FROM workload w JOIN rollup_1h r ON r.tenant_id = w.tenant_id AND r.workload_id = w.id AND r.at >= $3 AND r.at < $4
 WHERE w.tenant_id = $1 AND w.cluster_id = $2`, tx.Tenant, cluster, from, to).Query(in.readUsage)
 	batch.Queue(`
@@ -123,47 +145,133 @@ WHERE tenant_id = $1 AND cluster_id = $2 AND hour >= $3 AND hour < $4 ORDER BY h
 }
 
 func (in *CostInput) readNodes(rows pgx.Rows) error {
+	in.gpuMiB = map[string]int64{}
 	for rows.Next() {
 		var n CostedNode
 		var ready, ended *time.Time
+		var gpuMiB int64
+		var groups []gpuGroup
 		o := &n.Offering
-		if err := rows.Scan(&n.UID, &n.Name, &o.Cloud, &o.Region, &o.Zone, &o.InstanceType, &o.Purchase, &n.CPUMilli, &n.MemMiB, &n.GPUModel, &n.GPUCount,
+		if err := rows.Scan(&n.UID, &n.Name, &o.Cloud, &o.Region, &o.Zone, &o.InstanceType, &o.Purchase, &n.CPUMilli, &n.MemMiB, &n.GPUModel, &n.GPUCount, &gpuMiB, &groups,
 			&n.Life.From, &ready, &ended); err != nil {
 			return err
 		}
 		n.Purchase = o.Purchase
 		n.Life.From, n.ReadyAt, n.Life.To = n.Life.From.UTC(), orZero(ready), orZero(ended)
+		n.GPUs = ledgerGroups(groups)
+		in.gpuMiB[n.Name] = gpuMiB
 		in.Nodes = append(in.Nodes, n)
 	}
 	return rows.Err()
 }
 
-func (in *CostInput) readPods(rows pgx.Rows) error {
+// podName is a pod as a kubelet names it.
+type podName struct{ node, namespace, name string }
+
+// heldGPUs are the shares that a pod of that name held from a moment on; a StatefulSet gives a name to one pod after another.
+type heldGPUs struct {
+	from  []time.Time
+	share []gpuShare
+}
+
+// podGPUs is what is known of pods beside the inventory.
+type podGPUs struct {
+	byName   map[podName]*heldGPUs
+	troubles map[string][]ledger.Trouble
+}
+
+func (g podGPUs) readHoldings(rows pgx.Rows) error {
+	for rows.Next() {
+		var n podName
+		var s gpuShare
+		var from time.Time
+		if err := rows.Scan(&n.node, &n.namespace, &n.name, &s, &from); err != nil {
+			return err
+		}
+		h := g.byName[n]
+		if h == nil {
+			h = &heldGPUs{}
+			g.byName[n] = h
+		}
+		h.from, h.share = append(h.from, from.UTC()), append(h.share, s)
+	}
+	return rows.Err()
+}
+
+func (g podGPUs) readTroubles(rows pgx.Rows) error {
+	for rows.Next() {
+		var uid string
+		var t ledger.Trouble
+		var to *time.Time
+		if err := rows.Scan(&uid, &t.From, &to, &t.Reason); err != nil {
+			return err
+		}
+		t.From, t.To = t.From.UTC(), orZero(to)
+		g.troubles[uid] = append(g.troubles[uid], t)
+	}
+	return rows.Err()
+}
+
+// of lists what a pod held while it lived. What a kubelet says of a device without a share of its own, such as a turn of a GPU, is
+// filled in from what the pod asked for.
+func (g podGPUs) of(n podName, life fleet.Interval) (shares []gpuShare) {
+	h := g.byName[n]
+	if h == nil {
+		return nil
+	}
+	for i, s := range h.share {
+		if h.from[i].Before(life.From.Add(-time.Minute)) || !life.To.IsZero() && !h.from[i].Before(life.To) {
+			continue
+		}
+		shares = append(shares, s)
+	}
+	return shares
+}
+
+func (in *CostInput) readPods(rows pgx.Rows, gpus podGPUs) error {
 	for rows.Next() {
 		var p ledger.Pod
 		var ended *time.Time
-		if err := rows.Scan(&p.UID, &p.Node, &p.Owner.Workload, &p.Owner.Namespace, &p.Owner.Team, &p.CPUMilli, &p.MemMiB, &p.GPUMilli, &p.Held.From, &ended); err != nil {
+		var name string
+		var asked []gpuShare
+		if err := rows.Scan(&p.UID, &p.Node, &p.Owner.Workload, &p.Owner.Namespace, &p.Owner.Team, &p.CPUMilli, &p.MemMiB, &p.GPUMilli, &p.Held.From, &ended, &name, &asked); err != nil {
 			return err
 		}
 		p.Held.From, p.Held.To = p.Held.From.UTC(), orZero(ended)
+		p.Broken = gpus.troubles[p.UID]
+		held := gpus.of(podName{p.Node, p.Owner.Namespace, name}, p.Held)
+		for _, s := range heldOrAsked(held, asked) {
+			p.GPUs = append(p.GPUs, s.ledger(in.gpuMiB[p.Node]))
+		}
 		in.Pods = append(in.Pods, p)
 	}
+	slices.SortFunc(in.Pods, func(a, b ledger.Pod) int { return cmp.Or(a.Held.From.Compare(b.Held.From), cmp.Compare(a.UID, b.UID)) })
 	return rows.Err()
+}
+
+// heldOrAsked takes the kubelet's word, which names devices and profiles, unless what the pod asked for says more: a scheduler of
+// fractions keeps them in annotations, and the kubelet knows whole GPUs only.
+func heldOrAsked(held, asked []gpuShare) []gpuShare {
+	fraction := slices.ContainsFunc(asked, func(s gpuShare) bool { return s.CoreMilli > 0 || s.MemMilli > 0 || s.MemMiB > 0 })
+	if len(held) == 0 || fraction {
+		return asked
+	}
+	return held
 }
 
 func (in *CostInput) readUsage(rows pgx.Rows) error {
 	for rows.Next() {
 		var at time.Time
 		var id fleet.WorkloadID
-		var cpu, mem, sm *float32
-		if err := rows.Scan(&at, &id, &cpu, &mem, &sm); err != nil {
+		var cpu, mem, sm, gpuMiB *float32
+		if err := rows.Scan(&at, &id, &cpu, &mem, &sm, &gpuMiB); err != nil {
 			return err
 		}
 		at = at.UTC()
 		if in.Usage[at] == nil {
 			in.Usage[at] = map[fleet.WorkloadID]ledger.Usage{}
 		}
-		in.Usage[at][id] = ledger.Usage{CPUCores: finite(cpu), MemMiB: finite(mem), GPUSM: finite(sm)}
+		in.Usage[at][id] = ledger.Usage{CPUCores: finite(cpu), MemMiB: finite(mem), GPUSM: finite(sm), GPUMiB: finite(gpuMiB)}
 	}
 	return rows.Err()
 }

@@ -92,6 +92,8 @@ func (s *Source) prepare(ctx context.Context, now time.Time, r *agentv1.Report) 
 			err = s.prepareEvents(now, p, body.Events)
 		case *agentv1.Report_Results:
 			err = s.prepareResults(p, body.Results)
+		case *agentv1.Report_GpuHoldings:
+			err = s.prepareHoldings(now, p, body.GpuHoldings)
 		default: // from a newer agent: taken note of, nothing to store
 		}
 	}

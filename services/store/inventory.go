@@ -75,6 +75,9 @@ func (s *Source) checkInventory(now time.Time, inv *agentv1.Inventory) error {
 		if min(n.GetCpuMilli(), n.GetMemMib(), int64(n.GetGpuCount()), n.GetGpuMemoryMib()) < 0 {
 			return bad("node %s has a negative size", n.GetName())
 		}
+		if err := checkGPUGroups(n.GetName(), n.GetGpus()); err != nil {
+			return err
+		}
 		if err := s.checkTimes(now, n.GetStartedMs(), n.GetReadyMs(), n.GetEndedMs()); err != nil {
 			return err
 		}
@@ -88,6 +91,9 @@ func (s *Source) checkInventory(now time.Time, inv *agentv1.Inventory) error {
 		}
 		if min(d.GetCpuMilli(), d.GetMemMib(), d.GetGpuMilli()) < 0 {
 			return bad("pod %s has a negative size", d.GetName())
+		}
+		if err := checkGPUShares(d.GetName(), d.GetGpus()); err != nil {
+			return err
 		}
 		if err := s.checkTimes(now, d.GetCreatedMs(), d.GetStartedMs(), d.GetReadyMs(), d.GetEndedMs()); err != nil {
 			return err
@@ -200,25 +206,32 @@ func (s *Source) queueNodes(b *pgx.Batch, tx *Tx, inv *agentv1.Inventory, at tim
 		uids = append(uids, n.GetUid())
 		rows = append(rows, []any{tx.Tenant, s.Cluster, n.GetUid(), n.GetName(), n.GetPool(), n.GetCloud(), n.GetRegion(), n.GetZone(), n.GetInstanceType(),
 			purchase, n.GetPhase(), n.GetCpuMilli(), n.GetMemMib(), n.GetGpuModel(), n.GetGpuCount(), n.GetGpuMemoryMib(), labelsOf(n.GetLabels()),
-			momentOr(n.GetStartedMs(), at), moment(n.GetReadyMs()), moment(n.GetEndedMs())})
+			momentOr(n.GetStartedMs(), at), moment(n.GetReadyMs()), moment(n.GetEndedMs()), gpuGroupsOf(n.GetGpus())})
 	}
 	queueRows(b, `INSERT INTO node (tenant_id, cluster_id, uid, name, pool, cloud, region, zone, instance_type, purchase, phase, cpu_milli, mem_mib,
-  gpu_model, gpu_count, gpu_memory_mib, labels, started_at, ready_at, ended_at)`, `
+  gpu_model, gpu_count, gpu_memory_mib, labels, started_at, ready_at, ended_at, gpus)`, `
 ON CONFLICT (tenant_id, cluster_id, uid) DO UPDATE SET name = excluded.name, pool = excluded.pool, cloud = excluded.cloud, region = excluded.region,
   zone = excluded.zone, instance_type = excluded.instance_type, purchase = excluded.purchase, phase = excluded.phase, cpu_milli = excluded.cpu_milli,
   mem_mib = excluded.mem_mib, gpu_model = excluded.gpu_model, gpu_count = excluded.gpu_count, gpu_memory_mib = excluded.gpu_memory_mib,
-  labels = excluded.labels, started_at = least(node.started_at, excluded.started_at), ready_at = excluded.ready_at, ended_at = excluded.ended_at
+  labels = excluded.labels, started_at = least(node.started_at, excluded.started_at), ready_at = excluded.ready_at, ended_at = excluded.ended_at, gpus = excluded.gpus,
+  touched_from = CASE
+    WHEN (node.name, node.cloud, node.region, node.zone, node.instance_type, node.purchase, node.cpu_milli, node.mem_mib, node.gpu_model, node.gpu_count, node.gpus) IS DISTINCT FROM
+      (excluded.name, excluded.cloud, excluded.region, excluded.zone, excluded.instance_type, excluded.purchase, excluded.cpu_milli, excluded.mem_mib, excluded.gpu_model,
+      excluded.gpu_count, excluded.gpus) OR excluded.started_at < node.started_at THEN '-infinity'
+    WHEN node.ended_at IS DISTINCT FROM excluded.ended_at THEN least(node.touched_from, node.ended_at, excluded.ended_at)
+    WHEN node.ready_at IS NULL AND excluded.ready_at IS NOT NULL THEN least(node.touched_from, excluded.ready_at)
+    ELSE node.touched_from END
 WHERE (node.name, node.pool, node.cloud, node.region, node.zone, node.instance_type, node.purchase, node.phase, node.cpu_milli, node.mem_mib,
-  node.gpu_model, node.gpu_count, node.gpu_memory_mib, node.labels, node.ready_at, node.ended_at) IS DISTINCT FROM
+  node.gpu_model, node.gpu_count, node.gpu_memory_mib, node.labels, node.ready_at, node.ended_at, node.gpus) IS DISTINCT FROM
   (excluded.name, excluded.pool, excluded.cloud, excluded.region, excluded.zone, excluded.instance_type, excluded.purchase, excluded.phase,
-  excluded.cpu_milli, excluded.mem_mib, excluded.gpu_model, excluded.gpu_count, excluded.gpu_memory_mib, excluded.labels, excluded.ready_at, excluded.ended_at)
+  excluded.cpu_milli, excluded.mem_mib, excluded.gpu_model, excluded.gpu_count, excluded.gpu_memory_mib, excluded.labels, excluded.ready_at, excluded.ended_at, excluded.gpus)
   OR excluded.started_at < node.started_at`, rows)
 	switch {
 	case inv.GetSnapshot():
-		b.Queue(`UPDATE node SET ended_at = greatest($3, started_at), phase = 'terminated'
+		b.Queue(`UPDATE node SET ended_at = greatest($3, started_at), phase = 'terminated', touched_from = least(touched_from, greatest($3, started_at))
 			WHERE tenant_id = $1 AND cluster_id = $2 AND ended_at IS NULL AND uid <> ALL ($4)`, tx.Tenant, s.Cluster, at, uids)
 	case len(inv.GetGoneNodes()) > 0:
-		b.Queue(`UPDATE node SET ended_at = greatest($3, started_at), phase = 'terminated'
+		b.Queue(`UPDATE node SET ended_at = greatest($3, started_at), phase = 'terminated', touched_from = least(touched_from, greatest($3, started_at))
 			WHERE tenant_id = $1 AND cluster_id = $2 AND ended_at IS NULL AND uid = ANY ($4)`, tx.Tenant, s.Cluster, at, inv.GetGoneNodes())
 	}
 }
@@ -230,27 +243,34 @@ func (s *Source) queuePods(b *pgx.Batch, tx *Tx, inv *agentv1.Inventory, at time
 		uids = append(uids, d.GetUid())
 		rows = append(rows, []any{tx.Tenant, s.Cluster, d.GetUid(), d.GetName(), d.GetNamespace(), d.GetWorkload(), d.GetNode(), d.GetPhase(), d.GetReason(),
 			d.GetCpuMilli(), d.GetMemMib(), d.GetGpuMilli(), labelsOf(d.GetLabels()), momentOr(d.GetCreatedMs(), at), moment(d.GetStartedMs()),
-			moment(d.GetReadyMs()), moment(d.GetEndedMs())})
+			moment(d.GetReadyMs()), moment(d.GetEndedMs()), gpuSharesOf(d.GetGpus())})
 	}
 	queueRows(b, `INSERT INTO pod (tenant_id, cluster_id, uid, name, namespace, workload_key, node, phase, reason, cpu_milli, mem_mib, gpu_milli, labels,
-  created_at, started_at, ready_at, ended_at)`, `
+  created_at, started_at, ready_at, ended_at, gpus)`, `
 ON CONFLICT (tenant_id, cluster_id, uid) DO UPDATE SET name = excluded.name, namespace = excluded.namespace, workload_key = excluded.workload_key,
   node = excluded.node, phase = excluded.phase, reason = excluded.reason, cpu_milli = excluded.cpu_milli, mem_mib = excluded.mem_mib,
   gpu_milli = excluded.gpu_milli, labels = excluded.labels, created_at = least(pod.created_at, excluded.created_at), started_at = excluded.started_at,
-  ready_at = excluded.ready_at, ended_at = excluded.ended_at
+  ready_at = excluded.ready_at, ended_at = excluded.ended_at, gpus = excluded.gpus,
+  touched_from = CASE
+    WHEN (pod.namespace, pod.workload_key, pod.node, pod.cpu_milli, pod.mem_mib, pod.gpu_milli, pod.gpus, coalesce(pod.started_at, pod.created_at)) IS DISTINCT FROM
+      (excluded.namespace, excluded.workload_key, excluded.node, excluded.cpu_milli, excluded.mem_mib, excluded.gpu_milli, excluded.gpus,
+      coalesce(excluded.started_at, least(pod.created_at, excluded.created_at))) THEN '-infinity'
+    WHEN pod.ended_at IS DISTINCT FROM excluded.ended_at THEN least(pod.touched_from, pod.ended_at, excluded.ended_at)
+    ELSE pod.touched_from END
 WHERE (pod.name, pod.namespace, pod.workload_key, pod.node, pod.phase, pod.reason, pod.cpu_milli, pod.mem_mib, pod.gpu_milli, pod.labels,
-  pod.started_at, pod.ready_at, pod.ended_at) IS DISTINCT FROM
+  pod.started_at, pod.ready_at, pod.ended_at, pod.gpus) IS DISTINCT FROM
   (excluded.name, excluded.namespace, excluded.workload_key, excluded.node, excluded.phase, excluded.reason, excluded.cpu_milli, excluded.mem_mib,
-  excluded.gpu_milli, excluded.labels, excluded.started_at, excluded.ready_at, excluded.ended_at)
+  excluded.gpu_milli, excluded.labels, excluded.started_at, excluded.ready_at, excluded.ended_at, excluded.gpus)
   OR excluded.created_at < pod.created_at`, rows)
 	switch {
 	case inv.GetSnapshot():
-		b.Queue(`UPDATE pod SET ended_at = greatest($3, created_at), phase = 'ended'
+		b.Queue(`UPDATE pod SET ended_at = greatest($3, created_at), phase = 'ended', touched_from = least(touched_from, greatest($3, created_at))
 			WHERE tenant_id = $1 AND cluster_id = $2 AND ended_at IS NULL AND uid <> ALL ($4)`, tx.Tenant, s.Cluster, at, uids)
 	case len(inv.GetGonePods()) > 0:
-		b.Queue(`UPDATE pod SET ended_at = greatest($3, created_at), phase = 'ended'
+		b.Queue(`UPDATE pod SET ended_at = greatest($3, created_at), phase = 'ended', touched_from = least(touched_from, greatest($3, created_at))
 			WHERE tenant_id = $1 AND cluster_id = $2 AND ended_at IS NULL AND uid = ANY ($4)`, tx.Tenant, s.Cluster, at, inv.GetGonePods())
 	}
+	s.queueTroubles(b, tx, pods, inv, at)
 }
 
 func (s *Source) queueWorkloads(b *pgx.Batch, tx *Tx, inv *agentv1.Inventory, at time.Time) {

@@ -41,6 +41,9 @@ DELETE FROM cluster_event WHERE tenant_id = $1 AND cluster_id = $2 AND (at, stre
 	{"workload_writer", 24 * time.Hour, `
 DELETE FROM workload_writer WHERE tenant_id = $1 AND cluster_id = $2 AND (workload_key, manager, object, field) IN (
   SELECT workload_key, manager, object, field FROM workload_writer WHERE tenant_id = $1 AND cluster_id = $2 AND at < $3 LIMIT $4)`},
+	{"gpu_holding", 62 * 24 * time.Hour, `
+DELETE FROM gpu_holding WHERE tenant_id = $1 AND cluster_id = $2 AND (node, namespace, pod, holding, from_at) IN (
+  SELECT node, namespace, pod, holding, from_at FROM gpu_holding WHERE tenant_id = $1 AND cluster_id = $2 AND to_at < $3 LIMIT $4)`},
 	{"pod", 62 * 24 * time.Hour, `
 DELETE FROM pod WHERE tenant_id = $1 AND cluster_id = $2 AND uid IN (
   SELECT uid FROM pod WHERE tenant_id = $1 AND cluster_id = $2 AND ended_at < $3 LIMIT $4)`},

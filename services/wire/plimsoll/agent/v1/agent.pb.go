@@ -1167,6 +1167,7 @@ type Report struct {
 	//	*Report_Inventory
 	//	*Report_Events
 	//	*Report_Results
+	//	*Report_GpuHoldings
 	Body          isReport_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1268,6 +1269,15 @@ func (x *Report) GetResults() *ActionResults {
 	return nil
 }
 
+func (x *Report) GetGpuHoldings() *GPUHoldings {
+	if x != nil {
+		if x, ok := x.Body.(*Report_GpuHoldings); ok {
+			return x.GpuHoldings
+		}
+	}
+	return nil
+}
+
 type isReport_Body interface {
 	isReport_Body()
 }
@@ -1292,6 +1302,10 @@ type Report_Results struct {
 	Results *ActionResults `protobuf:"bytes,14,opt,name=results,proto3,oneof"`
 }
 
+type Report_GpuHoldings struct {
+	GpuHoldings *GPUHoldings `protobuf:"bytes,15,opt,name=gpu_holdings,json=gpuHoldings,proto3,oneof"`
+}
+
 func (*Report_Frame) isReport_Body() {}
 
 func (*Report_Observation) isReport_Body() {}
@@ -1301,6 +1315,8 @@ func (*Report_Inventory) isReport_Body() {}
 func (*Report_Events) isReport_Body() {}
 
 func (*Report_Results) isReport_Body() {}
+
+func (*Report_GpuHoldings) isReport_Body() {}
 
 // Frame is the bulk telemetry of a span of ticks: columns of floats, packed by plimsoll.dev/services/wire/frame.
 type Frame struct {
@@ -1806,6 +1822,7 @@ type Node struct {
 	ReadyMs       int64                  `protobuf:"varint,16,opt,name=ready_ms,json=readyMs,proto3" json:"ready_ms,omitempty"`
 	EndedMs       int64                  `protobuf:"varint,17,opt,name=ended_ms,json=endedMs,proto3" json:"ended_ms,omitempty"`
 	Labels        map[string]string      `protobuf:"bytes,18,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Gpus          []*GPUGroup            `protobuf:"bytes,19,rep,name=gpus,proto3" json:"gpus,omitempty"` // how its GPUs are given out; empty: gpu_count whole ones
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1966,6 +1983,13 @@ func (x *Node) GetLabels() map[string]string {
 	return nil
 }
 
+func (x *Node) GetGpus() []*GPUGroup {
+	if x != nil {
+		return x.Gpus
+	}
+	return nil
+}
+
 type Pod struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -1983,6 +2007,7 @@ type Pod struct {
 	ReadyMs       int64                  `protobuf:"varint,13,opt,name=ready_ms,json=readyMs,proto3" json:"ready_ms,omitempty"`
 	EndedMs       int64                  `protobuf:"varint,14,opt,name=ended_ms,json=endedMs,proto3" json:"ended_ms,omitempty"`
 	Labels        map[string]string      `protobuf:"bytes,15,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Gpus          []*GPUShare            `protobuf:"bytes,16,rep,name=gpus,proto3" json:"gpus,omitempty"` // what it asks of a node's GPUs; empty: gpu_milli thousandths
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2122,6 +2147,372 @@ func (x *Pod) GetLabels() map[string]string {
 	return nil
 }
 
+func (x *Pod) GetGpus() []*GPUShare {
+	if x != nil {
+		return x.Gpus
+	}
+	return nil
+}
+
+// GPUGroup is GPUs of a node that are given out in the same way.
+type GPUGroup struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Mode          string                 `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`           // whole, mig, time_slice, mps
+	Count         int32                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`        // of GPUs
+	Replicas      int32                  `protobuf:"varint,3,opt,name=replicas,proto3" json:"replicas,omitempty"`  // shares of one GPU that the device plugin gives out; 0 is 1
+	Instances     []*GPUInstance         `protobuf:"bytes,4,rep,name=instances,proto3" json:"instances,omitempty"` // of all GPUs of the group together, held or not
+	Device        string                 `protobuf:"bytes,5,opt,name=device,proto3" json:"device,omitempty"`       // UUID, of a group of one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GPUGroup) Reset() {
+	*x = GPUGroup{}
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GPUGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GPUGroup) ProtoMessage() {}
+
+func (x *GPUGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GPUGroup.ProtoReflect.Descriptor instead.
+func (*GPUGroup) Descriptor() ([]byte, []int) {
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *GPUGroup) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *GPUGroup) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *GPUGroup) GetReplicas() int32 {
+	if x != nil {
+		return x.Replicas
+	}
+	return 0
+}
+
+func (x *GPUGroup) GetInstances() []*GPUInstance {
+	if x != nil {
+		return x.Instances
+	}
+	return nil
+}
+
+func (x *GPUGroup) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+type GPUInstance struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Profile       string                 `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"` // 1g.10gb
+	Count         int32                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GPUInstance) Reset() {
+	*x = GPUInstance{}
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GPUInstance) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GPUInstance) ProtoMessage() {}
+
+func (x *GPUInstance) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GPUInstance.ProtoReflect.Descriptor instead.
+func (*GPUInstance) Descriptor() ([]byte, []int) {
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *GPUInstance) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *GPUInstance) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+// GPUShare is what a container asks for or holds. Without a profile and thousandths it is count times what the node gives out.
+type GPUShare struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Profile       string                 `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`                       // of MIG instances
+	Count         int32                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`                          // 0 is 1
+	CoreMilli     int32                  `protobuf:"varint,3,opt,name=core_milli,json=coreMilli,proto3" json:"core_milli,omitempty"` // of one GPU
+	MemMilli      int32                  `protobuf:"varint,4,opt,name=mem_milli,json=memMilli,proto3" json:"mem_milli,omitempty"`    // of one GPU's memory
+	MemMib        int64                  `protobuf:"varint,5,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`          // the same, where only this is known
+	Device        string                 `protobuf:"bytes,6,opt,name=device,proto3" json:"device,omitempty"`                         // UUID of the GPU
+	Instance      string                 `protobuf:"bytes,7,opt,name=instance,proto3" json:"instance,omitempty"`                     // UUID, or number on its GPU, of the MIG instance
+	Claim         string                 `protobuf:"bytes,8,opt,name=claim,proto3" json:"claim,omitempty"`                           // "namespace/name" of the resource claim that it came with
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GPUShare) Reset() {
+	*x = GPUShare{}
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GPUShare) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GPUShare) ProtoMessage() {}
+
+func (x *GPUShare) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
+func (*GPUShare) Descriptor() ([]byte, []int) {
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *GPUShare) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *GPUShare) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *GPUShare) GetCoreMilli() int32 {
+	if x != nil {
+		return x.CoreMilli
+	}
+	return 0
+}
+
+func (x *GPUShare) GetMemMilli() int32 {
+	if x != nil {
+		return x.MemMilli
+	}
+	return 0
+}
+
+func (x *GPUShare) GetMemMib() int64 {
+	if x != nil {
+		return x.MemMib
+	}
+	return 0
+}
+
+func (x *GPUShare) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *GPUShare) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
+func (x *GPUShare) GetClaim() string {
+	if x != nil {
+		return x.Claim
+	}
+	return ""
+}
+
+// GPUHoldings is what the kubelet of a node says: all containers that hold a GPU or a part of one. Whoever is not named holds none.
+type GPUHoldings struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AtMs          int64                  `protobuf:"varint,1,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"` // name
+	Holdings      []*GPUHolding          `protobuf:"bytes,3,rep,name=holdings,proto3" json:"holdings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GPUHoldings) Reset() {
+	*x = GPUHoldings{}
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GPUHoldings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GPUHoldings) ProtoMessage() {}
+
+func (x *GPUHoldings) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GPUHoldings.ProtoReflect.Descriptor instead.
+func (*GPUHoldings) Descriptor() ([]byte, []int) {
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *GPUHoldings) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+func (x *GPUHoldings) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *GPUHoldings) GetHoldings() []*GPUHolding {
+	if x != nil {
+		return x.Holdings
+	}
+	return nil
+}
+
+type GPUHolding struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Pod           string                 `protobuf:"bytes,2,opt,name=pod,proto3" json:"pod,omitempty"` // name
+	Container     string                 `protobuf:"bytes,3,opt,name=container,proto3" json:"container,omitempty"`
+	Share         *GPUShare              `protobuf:"bytes,4,opt,name=share,proto3" json:"share,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GPUHolding) Reset() {
+	*x = GPUHolding{}
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GPUHolding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GPUHolding) ProtoMessage() {}
+
+func (x *GPUHolding) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GPUHolding.ProtoReflect.Descriptor instead.
+func (*GPUHolding) Descriptor() ([]byte, []int) {
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *GPUHolding) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *GPUHolding) GetPod() string {
+	if x != nil {
+		return x.Pod
+	}
+	return ""
+}
+
+func (x *GPUHolding) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *GPUHolding) GetShare() *GPUShare {
+	if x != nil {
+		return x.Share
+	}
+	return nil
+}
+
 type Workload struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Key               string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -2143,7 +2534,7 @@ type Workload struct {
 
 func (x *Workload) Reset() {
 	*x = Workload{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[25]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2155,7 +2546,7 @@ func (x *Workload) String() string {
 func (*Workload) ProtoMessage() {}
 
 func (x *Workload) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[25]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2168,7 +2559,7 @@ func (x *Workload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workload.ProtoReflect.Descriptor instead.
 func (*Workload) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{25}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Workload) GetKey() string {
@@ -2275,7 +2666,7 @@ type Writer struct {
 
 func (x *Writer) Reset() {
 	*x = Writer{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[26]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2287,7 +2678,7 @@ func (x *Writer) String() string {
 func (*Writer) ProtoMessage() {}
 
 func (x *Writer) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[26]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2300,7 +2691,7 @@ func (x *Writer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Writer.ProtoReflect.Descriptor instead.
 func (*Writer) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{26}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Writer) GetWorkload() string {
@@ -2347,7 +2738,7 @@ type Events struct {
 
 func (x *Events) Reset() {
 	*x = Events{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[27]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2359,7 +2750,7 @@ func (x *Events) String() string {
 func (*Events) ProtoMessage() {}
 
 func (x *Events) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[27]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2372,7 +2763,7 @@ func (x *Events) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Events.ProtoReflect.Descriptor instead.
 func (*Events) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{27}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Events) GetEvents() []*Event {
@@ -2396,7 +2787,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[28]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2408,7 +2799,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[28]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2421,7 +2812,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{28}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Event) GetAtMs() int64 {
@@ -2475,7 +2866,7 @@ type ActionResults struct {
 
 func (x *ActionResults) Reset() {
 	*x = ActionResults{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[29]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2487,7 +2878,7 @@ func (x *ActionResults) String() string {
 func (*ActionResults) ProtoMessage() {}
 
 func (x *ActionResults) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[29]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2500,7 +2891,7 @@ func (x *ActionResults) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionResults.ProtoReflect.Descriptor instead.
 func (*ActionResults) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{29}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ActionResults) GetResults() []*ActionResult {
@@ -2528,7 +2919,7 @@ type ActionResult struct {
 
 func (x *ActionResult) Reset() {
 	*x = ActionResult{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[30]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2540,7 +2931,7 @@ func (x *ActionResult) String() string {
 func (*ActionResult) ProtoMessage() {}
 
 func (x *ActionResult) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[30]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2553,7 +2944,7 @@ func (x *ActionResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionResult.ProtoReflect.Descriptor instead.
 func (*ActionResult) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{30}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ActionResult) GetActionId() string {
@@ -2641,7 +3032,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[31]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2653,7 +3044,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[31]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2666,7 +3057,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{31}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Plan) GetPlanId() string {
@@ -2726,7 +3117,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[32]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2738,7 +3129,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[32]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2751,7 +3142,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{32}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Action) GetActionId() string {
@@ -2816,7 +3207,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[33]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2828,7 +3219,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[33]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2841,7 +3232,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{33}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Config) GetMode() string {
@@ -2887,7 +3278,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[34]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2899,7 +3290,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[34]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2912,7 +3303,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{34}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Standing) GetAtMs() int64 {
@@ -2963,7 +3354,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[35]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2975,7 +3366,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[35]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2988,7 +3379,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{35}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Target) GetWorkload() string {
@@ -3036,7 +3427,7 @@ type OfferingPrice struct {
 
 func (x *OfferingPrice) Reset() {
 	*x = OfferingPrice{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[36]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3048,7 +3439,7 @@ func (x *OfferingPrice) String() string {
 func (*OfferingPrice) ProtoMessage() {}
 
 func (x *OfferingPrice) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[36]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3061,7 +3452,7 @@ func (x *OfferingPrice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferingPrice.ProtoReflect.Descriptor instead.
 func (*OfferingPrice) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{36}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *OfferingPrice) GetRegion() string {
@@ -3201,7 +3592,7 @@ const file_plimsoll_agent_v1_agent_proto_rawDesc = "" +
 	"Credential\x12!\n" +
 	"\faccess_token\x18\x01 \x01(\tR\vaccessToken\x12\x1d\n" +
 	"\n" +
-	"expires_ms\x18\x02 \x01(\x03R\texpiresMs\"\xde\x02\n" +
+	"expires_ms\x18\x02 \x01(\x03R\texpiresMs\"\xa3\x03\n" +
 	"\x06Report\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\x120\n" +
@@ -3210,7 +3601,8 @@ const file_plimsoll_agent_v1_agent_proto_rawDesc = "" +
 	"\vobservation\x18\v \x01(\v2\x1e.plimsoll.agent.v1.ObservationH\x00R\vobservation\x12<\n" +
 	"\tinventory\x18\f \x01(\v2\x1c.plimsoll.agent.v1.InventoryH\x00R\tinventory\x123\n" +
 	"\x06events\x18\r \x01(\v2\x19.plimsoll.agent.v1.EventsH\x00R\x06events\x12<\n" +
-	"\aresults\x18\x0e \x01(\v2 .plimsoll.agent.v1.ActionResultsH\x00R\aresultsB\x06\n" +
+	"\aresults\x18\x0e \x01(\v2 .plimsoll.agent.v1.ActionResultsH\x00R\aresults\x12C\n" +
+	"\fgpu_holdings\x18\x0f \x01(\v2\x1e.plimsoll.agent.v1.GPUHoldingsH\x00R\vgpuHoldingsB\x06\n" +
 	"\x04body\"\x85\x01\n" +
 	"\x05Frame\x12\x17\n" +
 	"\afrom_ms\x18\x01 \x01(\x03R\x06fromMs\x12\x13\n" +
@@ -3252,7 +3644,7 @@ const file_plimsoll_agent_v1_agent_proto_rawDesc = "" +
 	"\n" +
 	"gone_nodes\x18\a \x03(\tR\tgoneNodes\x12\x1b\n" +
 	"\tgone_pods\x18\b \x03(\tR\bgonePods\x12%\n" +
-	"\x0egone_workloads\x18\t \x03(\tR\rgoneWorkloads\"\xbc\x04\n" +
+	"\x0egone_workloads\x18\t \x03(\tR\rgoneWorkloads\"\xed\x04\n" +
 	"\x04Node\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -3273,10 +3665,11 @@ const file_plimsoll_agent_v1_agent_proto_rawDesc = "" +
 	"started_ms\x18\x0f \x01(\x03R\tstartedMs\x12\x19\n" +
 	"\bready_ms\x18\x10 \x01(\x03R\areadyMs\x12\x19\n" +
 	"\bended_ms\x18\x11 \x01(\x03R\aendedMs\x12;\n" +
-	"\x06labels\x18\x12 \x03(\v2#.plimsoll.agent.v1.Node.LabelsEntryR\x06labels\x1a9\n" +
+	"\x06labels\x18\x12 \x03(\v2#.plimsoll.agent.v1.Node.LabelsEntryR\x06labels\x12/\n" +
+	"\x04gpus\x18\x13 \x03(\v2\x1b.plimsoll.agent.v1.GPUGroupR\x04gpus\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe5\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x96\x04\n" +
 	"\x03Pod\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
@@ -3295,10 +3688,40 @@ const file_plimsoll_agent_v1_agent_proto_rawDesc = "" +
 	"started_ms\x18\f \x01(\x03R\tstartedMs\x12\x19\n" +
 	"\bready_ms\x18\r \x01(\x03R\areadyMs\x12\x19\n" +
 	"\bended_ms\x18\x0e \x01(\x03R\aendedMs\x12:\n" +
-	"\x06labels\x18\x0f \x03(\v2\".plimsoll.agent.v1.Pod.LabelsEntryR\x06labels\x1a9\n" +
+	"\x06labels\x18\x0f \x03(\v2\".plimsoll.agent.v1.Pod.LabelsEntryR\x06labels\x12/\n" +
+	"\x04gpus\x18\x10 \x03(\v2\x1b.plimsoll.agent.v1.GPUShareR\x04gpus\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd2\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa6\x01\n" +
+	"\bGPUGroup\x12\x12\n" +
+	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x1a\n" +
+	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12<\n" +
+	"\tinstances\x18\x04 \x03(\v2\x1e.plimsoll.agent.v1.GPUInstanceR\tinstances\x12\x16\n" +
+	"\x06device\x18\x05 \x01(\tR\x06device\"=\n" +
+	"\vGPUInstance\x12\x18\n" +
+	"\aprofile\x18\x01 \x01(\tR\aprofile\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x05R\x05count\"\xd9\x01\n" +
+	"\bGPUShare\x12\x18\n" +
+	"\aprofile\x18\x01 \x01(\tR\aprofile\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x1d\n" +
+	"\n" +
+	"core_milli\x18\x03 \x01(\x05R\tcoreMilli\x12\x1b\n" +
+	"\tmem_milli\x18\x04 \x01(\x05R\bmemMilli\x12\x17\n" +
+	"\amem_mib\x18\x05 \x01(\x03R\x06memMib\x12\x16\n" +
+	"\x06device\x18\x06 \x01(\tR\x06device\x12\x1a\n" +
+	"\binstance\x18\a \x01(\tR\binstance\x12\x14\n" +
+	"\x05claim\x18\b \x01(\tR\x05claim\"q\n" +
+	"\vGPUHoldings\x12\x13\n" +
+	"\x05at_ms\x18\x01 \x01(\x03R\x04atMs\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x129\n" +
+	"\bholdings\x18\x03 \x03(\v2\x1d.plimsoll.agent.v1.GPUHoldingR\bholdings\"\x8d\x01\n" +
+	"\n" +
+	"GPUHolding\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03pod\x18\x02 \x01(\tR\x03pod\x12\x1c\n" +
+	"\tcontainer\x18\x03 \x01(\tR\tcontainer\x121\n" +
+	"\x05share\x18\x04 \x01(\v2\x1b.plimsoll.agent.v1.GPUShareR\x05share\"\xd2\x03\n" +
 	"\bWorkload\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -3423,7 +3846,7 @@ func file_plimsoll_agent_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_agent_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_plimsoll_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_plimsoll_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_plimsoll_agent_v1_agent_proto_goTypes = []any{
 	(RejectCode)(0),             // 0: plimsoll.agent.v1.RejectCode
 	(*EnrolRequest)(nil),        // 1: plimsoll.agent.v1.EnrolRequest
@@ -3451,21 +3874,26 @@ var file_plimsoll_agent_v1_agent_proto_goTypes = []any{
 	(*Inventory)(nil),           // 23: plimsoll.agent.v1.Inventory
 	(*Node)(nil),                // 24: plimsoll.agent.v1.Node
 	(*Pod)(nil),                 // 25: plimsoll.agent.v1.Pod
-	(*Workload)(nil),            // 26: plimsoll.agent.v1.Workload
-	(*Writer)(nil),              // 27: plimsoll.agent.v1.Writer
-	(*Events)(nil),              // 28: plimsoll.agent.v1.Events
-	(*Event)(nil),               // 29: plimsoll.agent.v1.Event
-	(*ActionResults)(nil),       // 30: plimsoll.agent.v1.ActionResults
-	(*ActionResult)(nil),        // 31: plimsoll.agent.v1.ActionResult
-	(*Plan)(nil),                // 32: plimsoll.agent.v1.Plan
-	(*Action)(nil),              // 33: plimsoll.agent.v1.Action
-	(*Config)(nil),              // 34: plimsoll.agent.v1.Config
-	(*Standing)(nil),            // 35: plimsoll.agent.v1.Standing
-	(*Target)(nil),              // 36: plimsoll.agent.v1.Target
-	(*OfferingPrice)(nil),       // 37: plimsoll.agent.v1.OfferingPrice
-	nil,                         // 38: plimsoll.agent.v1.Node.LabelsEntry
-	nil,                         // 39: plimsoll.agent.v1.Pod.LabelsEntry
-	nil,                         // 40: plimsoll.agent.v1.Workload.LabelsEntry
+	(*GPUGroup)(nil),            // 26: plimsoll.agent.v1.GPUGroup
+	(*GPUInstance)(nil),         // 27: plimsoll.agent.v1.GPUInstance
+	(*GPUShare)(nil),            // 28: plimsoll.agent.v1.GPUShare
+	(*GPUHoldings)(nil),         // 29: plimsoll.agent.v1.GPUHoldings
+	(*GPUHolding)(nil),          // 30: plimsoll.agent.v1.GPUHolding
+	(*Workload)(nil),            // 31: plimsoll.agent.v1.Workload
+	(*Writer)(nil),              // 32: plimsoll.agent.v1.Writer
+	(*Events)(nil),              // 33: plimsoll.agent.v1.Events
+	(*Event)(nil),               // 34: plimsoll.agent.v1.Event
+	(*ActionResults)(nil),       // 35: plimsoll.agent.v1.ActionResults
+	(*ActionResult)(nil),        // 36: plimsoll.agent.v1.ActionResult
+	(*Plan)(nil),                // 37: plimsoll.agent.v1.Plan
+	(*Action)(nil),              // 38: plimsoll.agent.v1.Action
+	(*Config)(nil),              // 39: plimsoll.agent.v1.Config
+	(*Standing)(nil),            // 40: plimsoll.agent.v1.Standing
+	(*Target)(nil),              // 41: plimsoll.agent.v1.Target
+	(*OfferingPrice)(nil),       // 42: plimsoll.agent.v1.OfferingPrice
+	nil,                         // 43: plimsoll.agent.v1.Node.LabelsEntry
+	nil,                         // 44: plimsoll.agent.v1.Pod.LabelsEntry
+	nil,                         // 45: plimsoll.agent.v1.Workload.LabelsEntry
 }
 var file_plimsoll_agent_v1_agent_proto_depIdxs = []int32{
 	6,  // 0: plimsoll.agent.v1.Hello.limits:type_name -> plimsoll.agent.v1.Limits
@@ -3474,10 +3902,10 @@ var file_plimsoll_agent_v1_agent_proto_depIdxs = []int32{
 	13, // 3: plimsoll.agent.v1.StreamResponse.hello_ack:type_name -> plimsoll.agent.v1.HelloAck
 	14, // 4: plimsoll.agent.v1.StreamResponse.ack:type_name -> plimsoll.agent.v1.Ack
 	15, // 5: plimsoll.agent.v1.StreamResponse.reject:type_name -> plimsoll.agent.v1.Reject
-	32, // 6: plimsoll.agent.v1.StreamResponse.plan:type_name -> plimsoll.agent.v1.Plan
-	34, // 7: plimsoll.agent.v1.StreamResponse.config:type_name -> plimsoll.agent.v1.Config
+	37, // 6: plimsoll.agent.v1.StreamResponse.plan:type_name -> plimsoll.agent.v1.Plan
+	39, // 7: plimsoll.agent.v1.StreamResponse.config:type_name -> plimsoll.agent.v1.Config
 	16, // 8: plimsoll.agent.v1.StreamResponse.credential:type_name -> plimsoll.agent.v1.Credential
-	35, // 9: plimsoll.agent.v1.StreamResponse.standing:type_name -> plimsoll.agent.v1.Standing
+	40, // 9: plimsoll.agent.v1.StreamResponse.standing:type_name -> plimsoll.agent.v1.Standing
 	5,  // 10: plimsoll.agent.v1.PushRequest.hello:type_name -> plimsoll.agent.v1.Hello
 	17, // 11: plimsoll.agent.v1.PushRequest.reports:type_name -> plimsoll.agent.v1.Report
 	13, // 12: plimsoll.agent.v1.PushResponse.hello_ack:type_name -> plimsoll.agent.v1.HelloAck
@@ -3488,38 +3916,44 @@ var file_plimsoll_agent_v1_agent_proto_depIdxs = []int32{
 	18, // 17: plimsoll.agent.v1.Report.frame:type_name -> plimsoll.agent.v1.Frame
 	20, // 18: plimsoll.agent.v1.Report.observation:type_name -> plimsoll.agent.v1.Observation
 	23, // 19: plimsoll.agent.v1.Report.inventory:type_name -> plimsoll.agent.v1.Inventory
-	28, // 20: plimsoll.agent.v1.Report.events:type_name -> plimsoll.agent.v1.Events
-	30, // 21: plimsoll.agent.v1.Report.results:type_name -> plimsoll.agent.v1.ActionResults
-	19, // 22: plimsoll.agent.v1.Frame.series:type_name -> plimsoll.agent.v1.SeriesDef
-	21, // 23: plimsoll.agent.v1.Observation.workloads:type_name -> plimsoll.agent.v1.WorkloadObservation
-	22, // 24: plimsoll.agent.v1.WorkloadObservation.signals:type_name -> plimsoll.agent.v1.Signal
-	24, // 25: plimsoll.agent.v1.Inventory.nodes:type_name -> plimsoll.agent.v1.Node
-	25, // 26: plimsoll.agent.v1.Inventory.pods:type_name -> plimsoll.agent.v1.Pod
-	26, // 27: plimsoll.agent.v1.Inventory.workloads:type_name -> plimsoll.agent.v1.Workload
-	27, // 28: plimsoll.agent.v1.Inventory.writers:type_name -> plimsoll.agent.v1.Writer
-	38, // 29: plimsoll.agent.v1.Node.labels:type_name -> plimsoll.agent.v1.Node.LabelsEntry
-	39, // 30: plimsoll.agent.v1.Pod.labels:type_name -> plimsoll.agent.v1.Pod.LabelsEntry
-	40, // 31: plimsoll.agent.v1.Workload.labels:type_name -> plimsoll.agent.v1.Workload.LabelsEntry
-	29, // 32: plimsoll.agent.v1.Events.events:type_name -> plimsoll.agent.v1.Event
-	31, // 33: plimsoll.agent.v1.ActionResults.results:type_name -> plimsoll.agent.v1.ActionResult
-	33, // 34: plimsoll.agent.v1.Plan.actions:type_name -> plimsoll.agent.v1.Action
-	36, // 35: plimsoll.agent.v1.Standing.targets:type_name -> plimsoll.agent.v1.Target
-	37, // 36: plimsoll.agent.v1.Standing.offerings:type_name -> plimsoll.agent.v1.OfferingPrice
-	1,  // 37: plimsoll.agent.v1.AgentService.Enrol:input_type -> plimsoll.agent.v1.EnrolRequest
-	3,  // 38: plimsoll.agent.v1.AgentService.Refresh:input_type -> plimsoll.agent.v1.RefreshRequest
-	7,  // 39: plimsoll.agent.v1.AgentService.Stream:input_type -> plimsoll.agent.v1.StreamRequest
-	9,  // 40: plimsoll.agent.v1.AgentService.Push:input_type -> plimsoll.agent.v1.PushRequest
-	11, // 41: plimsoll.agent.v1.AgentService.Watch:input_type -> plimsoll.agent.v1.WatchRequest
-	2,  // 42: plimsoll.agent.v1.AgentService.Enrol:output_type -> plimsoll.agent.v1.EnrolResponse
-	4,  // 43: plimsoll.agent.v1.AgentService.Refresh:output_type -> plimsoll.agent.v1.RefreshResponse
-	8,  // 44: plimsoll.agent.v1.AgentService.Stream:output_type -> plimsoll.agent.v1.StreamResponse
-	10, // 45: plimsoll.agent.v1.AgentService.Push:output_type -> plimsoll.agent.v1.PushResponse
-	12, // 46: plimsoll.agent.v1.AgentService.Watch:output_type -> plimsoll.agent.v1.WatchResponse
-	42, // [42:47] is the sub-list for method output_type
-	37, // [37:42] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	33, // 20: plimsoll.agent.v1.Report.events:type_name -> plimsoll.agent.v1.Events
+	35, // 21: plimsoll.agent.v1.Report.results:type_name -> plimsoll.agent.v1.ActionResults
+	29, // 22: plimsoll.agent.v1.Report.gpu_holdings:type_name -> plimsoll.agent.v1.GPUHoldings
+	19, // 23: plimsoll.agent.v1.Frame.series:type_name -> plimsoll.agent.v1.SeriesDef
+	21, // 24: plimsoll.agent.v1.Observation.workloads:type_name -> plimsoll.agent.v1.WorkloadObservation
+	22, // 25: plimsoll.agent.v1.WorkloadObservation.signals:type_name -> plimsoll.agent.v1.Signal
+	24, // 26: plimsoll.agent.v1.Inventory.nodes:type_name -> plimsoll.agent.v1.Node
+	25, // 27: plimsoll.agent.v1.Inventory.pods:type_name -> plimsoll.agent.v1.Pod
+	31, // 28: plimsoll.agent.v1.Inventory.workloads:type_name -> plimsoll.agent.v1.Workload
+	32, // 29: plimsoll.agent.v1.Inventory.writers:type_name -> plimsoll.agent.v1.Writer
+	43, // 30: plimsoll.agent.v1.Node.labels:type_name -> plimsoll.agent.v1.Node.LabelsEntry
+	26, // 31: plimsoll.agent.v1.Node.gpus:type_name -> plimsoll.agent.v1.GPUGroup
+	44, // 32: plimsoll.agent.v1.Pod.labels:type_name -> plimsoll.agent.v1.Pod.LabelsEntry
+	28, // 33: plimsoll.agent.v1.Pod.gpus:type_name -> plimsoll.agent.v1.GPUShare
+	27, // 34: plimsoll.agent.v1.GPUGroup.instances:type_name -> plimsoll.agent.v1.GPUInstance
+	30, // 35: plimsoll.agent.v1.GPUHoldings.holdings:type_name -> plimsoll.agent.v1.GPUHolding
+	28, // 36: plimsoll.agent.v1.GPUHolding.share:type_name -> plimsoll.agent.v1.GPUShare
+	45, // 37: plimsoll.agent.v1.Workload.labels:type_name -> plimsoll.agent.v1.Workload.LabelsEntry
+	34, // 38: plimsoll.agent.v1.Events.events:type_name -> plimsoll.agent.v1.Event
+	36, // 39: plimsoll.agent.v1.ActionResults.results:type_name -> plimsoll.agent.v1.ActionResult
+	38, // 40: plimsoll.agent.v1.Plan.actions:type_name -> plimsoll.agent.v1.Action
+	41, // 41: plimsoll.agent.v1.Standing.targets:type_name -> plimsoll.agent.v1.Target
+	42, // 42: plimsoll.agent.v1.Standing.offerings:type_name -> plimsoll.agent.v1.OfferingPrice
+	1,  // 43: plimsoll.agent.v1.AgentService.Enrol:input_type -> plimsoll.agent.v1.EnrolRequest
+	3,  // 44: plimsoll.agent.v1.AgentService.Refresh:input_type -> plimsoll.agent.v1.RefreshRequest
+	7,  // 45: plimsoll.agent.v1.AgentService.Stream:input_type -> plimsoll.agent.v1.StreamRequest
+	9,  // 46: plimsoll.agent.v1.AgentService.Push:input_type -> plimsoll.agent.v1.PushRequest
+	11, // 47: plimsoll.agent.v1.AgentService.Watch:input_type -> plimsoll.agent.v1.WatchRequest
+	2,  // 48: plimsoll.agent.v1.AgentService.Enrol:output_type -> plimsoll.agent.v1.EnrolResponse
+	4,  // 49: plimsoll.agent.v1.AgentService.Refresh:output_type -> plimsoll.agent.v1.RefreshResponse
+	8,  // 50: plimsoll.agent.v1.AgentService.Stream:output_type -> plimsoll.agent.v1.StreamResponse
+	10, // 51: plimsoll.agent.v1.AgentService.Push:output_type -> plimsoll.agent.v1.PushResponse
+	12, // 52: plimsoll.agent.v1.AgentService.Watch:output_type -> plimsoll.agent.v1.WatchResponse
+	48, // [48:53] is the sub-list for method output_type
+	43, // [43:48] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_agent_v1_agent_proto_init() }
@@ -3546,6 +3980,7 @@ func file_plimsoll_agent_v1_agent_proto_init() {
 		(*Report_Inventory)(nil),
 		(*Report_Events)(nil),
 		(*Report_Results)(nil),
+		(*Report_GpuHoldings)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3553,7 +3988,7 @@ func file_plimsoll_agent_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_agent_v1_agent_proto_rawDesc), len(file_plimsoll_agent_v1_agent_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   40,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,109 @@
+package jobs
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"plimsoll.dev/services/fleet"
+)
+
+// versions lists the closed hours that have another version than the first, by hours after start.
+func (e *estate) versions() map[int64]int64 {
+	e.t.Helper()
+	got := map[int64]int64{}
+	for h := range e.number(`SELECT count(*) FROM cost_hour WHERE tenant_id = $1 AND state = 'closed'`, e.tenant) {
+		if v := e.number(`SELECT version FROM cost_hour WHERE tenant_id = $1 AND hour = $2`, e.tenant, start.Add(time.Duration(h)*time.Hour)); v != 1 {
+			got[h] = v
+		}
+	}
+	return got
+}
+
+func TestLateDataCostsExactlyTheHoursItTouchesAgain(t *testing.T) {
+	t.Parallel()
+	e := newEstate(t)
+	e.node("n1", "g5.xlarge", fleet.PurchaseOnDemand, start)
+	id := e.workload("llm", "red")
+	e.dataAt(start.Add(60*time.Hour + 30*time.Minute))
+	e.catchUp()
+	total := usd(t, "60.863") // 60.5 hours at 1.006
+	e.balanced(total)
+	if got := e.versions(); len(got) != 0 {
+		t.Fatalf("versions of a fresh cluster: %v", got)
+	}
+	expect := func(what string, want map[int64]int64) {
+		t.Helper()
+		e.catchUp()
+		e.balanced(total)
+		if d := cmp.Diff(want, e.versions()); d != "" {
+			t.Errorf("%s (-want +got):\n%s", what, d)
+		}
+		if left := e.number(`SELECT count(*) FROM cost_touched WHERE tenant_id = $1`, e.tenant); left != 0 {
+			t.Errorf("%s: %d hours stay marked", what, left)
+		}
+	}
+	// News of a pod that lived from 3:30 to 5:15 comes two days late, while no hour closes.
+	e.pod("late", "n1", "llm", 1000, start.Add(3*time.Hour+30*time.Minute))
+	e.exec(`UPDATE pod SET ended_at = $2 WHERE tenant_id = $1`, e.tenant, start.Add(5*time.Hour+15*time.Minute))
+	expect("a late pod", map[int64]int64{3: 2, 4: 2, 5: 2})
+	expect("nothing new", map[int64]int64{3: 2, 4: 2, 5: 2})
+
+	// Its end was told wrongly: it held on until 6:30. The hours in between are looked at and come out the same.
+	e.exec(`UPDATE pod SET ended_at = $2, touched_from = least(touched_from, ended_at, $2) WHERE tenant_id = $1`, e.tenant, start.Add(6*time.Hour+30*time.Minute))
+	expect("a later end", map[int64]int64{3: 2, 4: 2, 5: 3, 6: 2})
+
+	// Roll-ups of the block from 4:00 are made again: use above the request changes hour 4 and leaves hour 5, whose use stayed the same.
+	e.exec(`INSERT INTO rollup_1h (tenant_id, cluster_id, workload_id, at, samples, cpu_cores) VALUES ($1, $2, $3, $4, 60, 3.5)`, e.tenant, e.cluster, id, start.Add(4*time.Hour))
+	e.exec(`INSERT INTO cost_touched (tenant_id, cluster_id, hour) SELECT $1, $2, unnest($3::timestamptz[])`, e.tenant, e.cluster, []time.Time{start.Add(4 * time.Hour), start.Add(5 * time.Hour)})
+	expect("late use", map[int64]int64{3: 2, 4: 3, 5: 3, 6: 2})
+
+	// A node that nobody had told of adds its price from 58:00 on, and to the running hour.
+	e.node("n2", "g5.xlarge", fleet.PurchaseOnDemand, start.Add(58*time.Hour))
+	total += usd(t, "2.515")
+	expect("a late node", map[int64]int64{3: 2, 4: 3, 5: 3, 6: 2, 58: 2, 59: 2})
+}
+
+// What was restated is what a cluster that had known everything at once would have been told.
+func TestARestatementIsReproducible(t *testing.T) {
+	t.Parallel()
+	at := func(h float64) time.Time { return start.Add(time.Duration(h * float64(time.Hour))) }
+	early, late := newEstate(t), newEstate(t)
+	for _, e := range []*estate{early, late} {
+		e.node("n1", "g6.12xlarge", fleet.PurchaseOnDemand, start)
+		e.exec(`INSERT INTO workload (tenant_id, id, cluster_id, key, namespace, kind, name, team, labels, first_seen) VALUES ($1, '6f1f7c1e-3c0e-5d0a-9b0e-0d6a5f0b7a12', $2, 'chat/Deployment/llm', 'chat', 'Deployment', 'llm', 'red', '{}', $3)`,
+			e.tenant, e.cluster, start)
+		e.pod("p0", "n1", "llm", 1000, at(0.5))
+	}
+	news := []func(e *estate){
+		func(e *estate) { e.pod("p1", "n1", "llm", 2000, at(2.25)) },
+		func(e *estate) { e.pod("p2", "n1", "", 500, at(3.75)) },
+		func(e *estate) { e.node("n2", "g5.xlarge", fleet.PurchaseOnDemand, at(1.5)) },
+		func(e *estate) { e.pod("p3", "n2", "llm", 1000, at(1.75)) },
+	}
+	for _, n := range news {
+		n(early)
+	}
+	early.dataAt(at(8.5))
+	early.catchUp()
+	for _, n := range news {
+		late.dataAt(at(8.5))
+		late.catchUp()
+		n(late)
+	}
+	late.catchUp()
+	for h := range int64(8) {
+		read := func(e *estate) string {
+			sum := e.number(`SELECT sum(hashtextextended(concat_ws('|', kind, resource, purchase, workload_id, namespace, team, amount_nano, round(quantity::numeric, 9)), 0) / 1024)::bigint FROM cost_hour_line WHERE tenant_id = $1 AND hour = $2`, e.tenant, at(float64(h)))
+			return fmt.Sprint(sum, e.number(`SELECT node_nano FROM cost_hour WHERE tenant_id = $1 AND hour = $2`, e.tenant, at(float64(h))))
+		}
+		if a, b := read(early), read(late); a != b {
+			t.Errorf("hour %d: known at once %s, restated %s", h, a, b)
+		}
+	}
+	if v := late.number(`SELECT max(version) FROM cost_hour WHERE tenant_id = $1`, late.tenant); v < 3 {
+		t.Errorf("nothing was restated: newest version %d", v)
+	}
+}

@@ -1,0 +1,70 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"plimsoll.dev/services/fleet"
+)
+
+// maxTouchedHours bounds how much of the past one look takes; more is found at the next.
+const maxTouchedHours = 10_000
+
+// SweepTouched notes the closed hours, before open and not before floor, of which nodes or pods became known or changed since the last
+// sweep. The caller holds LockCosting.
+func SweepTouched(ctx context.Context, tx *Tx, cluster fleet.ClusterID, floor, open time.Time) error {
+	if !floor.Before(open) {
+		floor = open
+	}
+	batch := &pgx.Batch{}
+	for _, object := range []struct{ table, begin string }{{"pod", "coalesce(started_at, created_at)"}, {"node", "started_at"}} {
+		// A row that changes while this runs keeps its mark: its touched_from is another, or what is loaded next sees the change.
+		batch.Queue(`
+WITH old AS (
+  SELECT uid, touched_from, greatest(touched_from, `+object.begin+`) AS from_at, ended_at FROM `+object.table+`
+  WHERE tenant_id = $1 AND cluster_id = $2 AND touched_from IS NOT NULL
+), cleared AS (
+  UPDATE `+object.table+` t SET touched_from = NULL FROM old
+  WHERE t.tenant_id = $1 AND t.cluster_id = $2 AND t.uid = old.uid AND t.touched_from = old.touched_from RETURNING old.from_at, old.ended_at
+), spans AS (
+  SELECT greatest(date_trunc('hour', from_at, 'UTC'), $3::timestamptz) AS first, least(coalesce(ended_at, $4::timestamptz), $4::timestamptz) AS past FROM cleared
+), runs AS (
+  SELECT DISTINCT first, past FROM spans WHERE first < past
+)
+INSERT INTO cost_touched (tenant_id, cluster_id, hour)
+SELECT DISTINCT $1::uuid, $2::uuid, h FROM runs, generate_series(runs.first, runs.past - interval '1 microsecond', interval '1 hour') h
+ON CONFLICT DO NOTHING`, tx.Tenant, cluster, floor, open)
+	}
+	if err := tx.pgx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("look for late data: %w", err)
+	}
+	return nil
+}
+
+// TouchedHours lists the closed hours that SweepTouched and compaction have noted, oldest first: they are to be costed again.
+func TouchedHours(ctx context.Context, tx *Tx, cluster fleet.ClusterID) ([]time.Time, error) {
+	rows, err := tx.pgx.Query(ctx, `SELECT hour FROM cost_touched WHERE tenant_id = $1 AND cluster_id = $2 ORDER BY hour LIMIT $3`, tx.Tenant, cluster, maxTouchedHours)
+	if err != nil {
+		return nil, fmt.Errorf("load touched hours: %w", err)
+	}
+	hours, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (t time.Time, err error) {
+		err = r.Scan(&t)
+		return t.UTC(), err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("load touched hours: %w", err)
+	}
+	return hours, nil
+}
+
+// Untouch says that the hours were costed again with all that is known.
+func Untouch(ctx context.Context, tx *Tx, cluster fleet.ClusterID, hours []time.Time) error {
+	_, err := tx.pgx.Exec(ctx, `DELETE FROM cost_touched WHERE tenant_id = $1 AND cluster_id = $2 AND hour = ANY ($3)`, tx.Tenant, cluster, hours)
+	if err != nil {
+		return fmt.Errorf("forget touched hours: %w", err)
+	}
+	return nil
+}
