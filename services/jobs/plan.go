@@ -15,6 +15,7 @@ import (
 	"plimsoll.dev/services/fleet"
 	"plimsoll.dev/services/market"
 	"plimsoll.dev/services/optimizer"
+	"plimsoll.dev/services/optimizer/quantile"
 	"plimsoll.dev/services/store"
 )
 
@@ -83,6 +84,10 @@ func (w *PlanWorker) plan(ctx context.Context, tx *store.Tx, cluster fleet.Clust
 		return fmt.Errorf("load prices: %w", err)
 	}
 	started := time.Now()
+	in, learned, err := w.learn(ctx, tx, in)
+	if err != nil {
+		return err
+	}
 	decide := w.decide
 	if decide == nil {
 		decide = optimizer.Decide
@@ -100,7 +105,46 @@ func (w *PlanWorker) plan(ctx context.Context, tx *store.Tx, cluster fleet.Clust
 	if err := store.SaveMemory(ctx, tx, plan.Memory); err != nil {
 		return err
 	}
+	if err := store.SaveLearned(ctx, tx, learned); err != nil {
+		return err
+	}
 	return w.save(ctx, tx, plan, in)
+}
+
+// learn brings what is known of the workloads with an SLO rule up to now. It returns the input with their forecasts, and what is due to be
+// kept. What was kept and cannot be used is thrown away, with a word in the log and caution in the decisions.
+func (w *PlanWorker) learn(ctx context.Context, tx *store.Tx, in optimizer.Input) (optimizer.Input, []store.Learned, error) {
+	var ids []fleet.WorkloadID
+	for id, b := range in.Policies {
+		if b.Policy.SLO != nil {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return in, nil, nil
+	}
+	slices.Sort(ids)
+	kept, err := store.LearnedOf(ctx, tx, ids)
+	if err != nil {
+		return in, nil, err
+	}
+	in, learners := optimizer.LearnAll(in, func(id fleet.WorkloadID, p quantile.Params) *optimizer.Learner {
+		return optimizer.NewLearner(kept[id].State, kept[id].Began, p)
+	})
+	var due []store.Learned
+	for _, id := range ids {
+		l := learners[id]
+		if l == nil || l.Policy.Next() == 0 || !l.Due() {
+			continue
+		}
+		k := store.Learned{Workload: id, Began: l.Began, BeganAt: kept[id].BeganAt, Slot: l.Policy.Next(), State: l.Policy.Encode()}
+		if l.Kept < 0 {
+			k.BeganAt = in.Snapshot.Now
+			w.Log.InfoContext(ctx, "learning begins", "tenant", tx.Tenant, "cluster", in.Snapshot.Cluster, "workload", id, "reason", l.Began)
+		}
+		due = append(due, k)
+	}
+	return in, due, nil
 }
 
 func expire(ctx context.Context, tx *store.Tx, cluster fleet.ClusterID, now time.Time) error {

@@ -55,7 +55,7 @@ func Check(p Plan, in Input) []Violation {
 		if _, ok = p.Memory[d.Workload]; !ok {
 			c.say("memory", "there is nothing to remember of the decision")
 		}
-		c.decision(d, &in.Snapshot, state, binding)
+		c.decision(d, &in, state, binding)
 	}
 	c.id = ""
 	for id := range states {
@@ -84,8 +84,8 @@ func (c *checker) frame(p Plan, s fleet.Snapshot) {
 }
 
 // decision checks one decision against what it was made from.
-func (c *checker) decision(d *Decision, s *fleet.Snapshot, w *fleet.WorkloadState, b Binding) {
-	p := b.Policy.WithDefaults()
+func (c *checker) decision(d *Decision, in *Input, w *fleet.WorkloadState, b Binding) {
+	p, s := b.Policy.WithDefaults(), &in.Snapshot
 	if d.From != w.Replicas || d.Key != w.Workload.Key {
 		c.say("origin", "decision is for %q at %d replicas, snapshot has %q at %d", d.Key, d.From, w.Workload.Key, w.Replicas)
 	}
@@ -113,7 +113,7 @@ func (c *checker) decision(d *Decision, s *fleet.Snapshot, w *fleet.WorkloadStat
 		c.say("conflict", "target changes while another controller writes the replicas")
 	}
 	if d.Target < d.From {
-		c.truth(d, s, w, &p)
+		c.truth(d, in, w, &p)
 	}
 	c.reasons(d)
 	c.numbers(d)
@@ -121,13 +121,17 @@ func (c *checker) decision(d *Decision, s *fleet.Snapshot, w *fleet.WorkloadStat
 }
 
 // truth checks that every signal that a policy's rules look at is fresh, by the snapshot's own account.
-func (c *checker) truth(d *Decision, s *fleet.Snapshot, w *fleet.WorkloadState, p *Policy) {
+func (c *checker) truth(d *Decision, in *Input, w *fleet.WorkloadState, p *Policy) {
+	s := &in.Snapshot
 	for _, name := range ruleSignals(p) {
 		sig := w.Signal(name)
 		sig.Samples = inOrder(sig.Samples)
 		if t := sig.Truth(s.Now, seconds(p.MaxSignalAgeSeconds)); t != fleet.TruthFresh {
 			c.say("truth", "scales down while %s is %s", name, t)
 		}
+	}
+	if f := in.forecast(d.Workload); p.SLO != nil && (f == nil || !f.usable(s.Now, seconds(p.MaxSignalAgeSeconds))) {
+		c.say("truth", "scales down without a fresh forecast")
 	}
 	if len(d.Inputs) == 0 {
 		c.say("truth", "scales down without having looked at a signal")
@@ -151,6 +155,9 @@ func ruleSignals(p *Policy) []fleet.SignalName {
 	}
 	if l := p.Latency; l != nil {
 		out = append(out, l.Signal, fleet.SignalRequestRate)
+	}
+	if p.SLO != nil {
+		out = append(out, fleet.SignalRunning, fleet.SignalQueueLength, fleet.SignalRequestRate)
 	}
 	return out
 }

@@ -20,7 +20,15 @@ func (p *Policy) computable() bool {
 	if l := p.Latency; l != nil && (l.Signal == "" || !positive(l.TargetSeconds) || !positive(l.High) || !finite(l.Low) || l.Low < 0 || l.Low >= l.High || !positive(l.StepRatio) || l.StepRatio > 1) {
 		return false
 	}
+	if s := p.SLO; s != nil && !s.computable() {
+		return false
+	}
 	return stepsComputable(p.Up) && stepsComputable(p.Down)
+}
+
+func (s *SLO) computable() bool {
+	return positive(s.RequestsPerReplica) && finite(s.LateShare) && s.LateShare >= 0 && s.LateShare < 1 && positive(s.LateSeconds) &&
+		s.StartSeconds >= 1 && s.StartSeconds <= maxStartSeconds
 }
 
 func stepsComputable(d Damping) bool {
@@ -42,6 +50,9 @@ func (p *Policy) rules() int {
 		n++
 	}
 	if p.Latency != nil {
+		n++
+	}
+	if p.SLO != nil {
 		n++
 	}
 	return n

@@ -41,7 +41,7 @@ func Decide(in Input) (Plan, error) {
 			continue
 		}
 		p := b.Policy.WithDefaults()
-		d, m := g.decide(&s, w, &p, b.Version, in.Memory[w.Workload.ID])
+		d, m := g.decide(&s, w, &p, b.Version, in.Memory[w.Workload.ID], in.forecast(w.Workload.ID))
 		plan.Decisions = append(plan.Decisions, d)
 		plan.Memory[w.Workload.ID] = m
 		if p.PlanTTLSeconds > 0 && (ttl == 0 || p.PlanTTLSeconds < ttl) {
@@ -53,6 +53,14 @@ func Decide(in Input) (Plan, error) {
 	}
 	plan.ExpiresAt = s.Now.Add(seconds(ttl))
 	return plan, nil
+}
+
+// forecast of a workload; nil when there is none.
+func (in *Input) forecast(id fleet.WorkloadID) *Forecast {
+	if f, ok := in.Forecasts[id]; ok {
+		return &f
+	}
+	return nil
 }
 
 // workloadOrder returns the indexes of the workloads by key and refuses a snapshot that names a workload twice.

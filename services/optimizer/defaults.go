@@ -77,6 +77,10 @@ func (p Policy) WithDefaults() Policy {
 		orFloat(&l.StepRatio, defaultStepRatio)
 		p.Latency = &l
 	}
+	if p.SLO != nil {
+		p.SLO = p.SLO.withDefaults()
+		p.sloDamping()
+	}
 	orInt(&p.Filter.WindowSeconds, defaultWindow)
 	orFloat(&p.Filter.OutlierMAD, defaultOutlierMAD)
 	p.Up = dampingWithDefaults(p.Up, defaultUpCooldown, 0, defaultUpSteps)

@@ -23,6 +23,8 @@ type scene struct {
 	policy  Policy
 	memory  Memory
 	version int
+	// forecast for an SLO rule; nil: there is none
+	forecast *Forecast
 }
 
 type option func(*scene)
@@ -98,7 +100,12 @@ func withWriter(manager string, ago int) option {
 }
 
 func (s scene) input() Input {
+	var forecasts map[fleet.WorkloadID]Forecast
+	if s.forecast != nil {
+		forecasts = map[fleet.WorkloadID]Forecast{chatID: *s.forecast}
+	}
 	return Input{
+		Forecasts: forecasts,
 		Snapshot: fleet.Snapshot{
 			Tenant: "t", Cluster: "c", Now: s.now, Mode: s.mode, Frozen: s.frozen, Generation: 41, Parent: "p",
 			Workloads: []fleet.WorkloadState{s.state}, LastSeen: s.now,

@@ -12,10 +12,12 @@ type deciding struct {
 	snap   *fleet.Snapshot
 	state  *fleet.WorkloadState
 	policy *Policy
-	memory Memory
-	d      Decision
-	count  int // the replica count so far
-	bound  int // index of the reason that settled count
+	// forecast for an SLO rule; nil: there is none
+	forecast *Forecast
+	memory   Memory
+	d        Decision
+	count    int // the replica count so far
+	bound    int // index of the reason that settled count
 
 	readings [16]reading // of signals read so far
 	nRead    int
@@ -30,8 +32,8 @@ type deciding struct {
 }
 
 // decide decides on one workload. p has its defaults. g is only a place to work in: nothing of what was in it counts.
-func (g *deciding) decide(snap *fleet.Snapshot, w *fleet.WorkloadState, p *Policy, version int, m Memory) (Decision, Memory) {
-	*g = deciding{snap: snap, state: w, policy: p, memory: m}
+func (g *deciding) decide(snap *fleet.Snapshot, w *fleet.WorkloadState, p *Policy, version int, m Memory, f *Forecast) (Decision, Memory) {
+	*g = deciding{snap: snap, state: w, policy: p, memory: m, forecast: f}
 	g.d = Decision{
 		At: snap.Now, Workload: w.Workload.ID, Key: w.Workload.Key, From: w.Replicas, Ready: w.Ready, Needed: w.Replicas,
 		Min: p.Min, Max: p.Max, Mode: fleet.Stricter(snap.Mode, p.Mode), Policy: version,
@@ -106,6 +108,9 @@ func (g *deciding) rules() {
 	if p.Latency != nil {
 		g.latencyRule(p.Latency)
 	}
+	if p.SLO != nil {
+		g.sloRule(p.SLO)
+	}
 	from := g.d.From
 	if g.best < 0 {
 		g.hold(Reason{Code: ReasonNoSignal, Signal: g.worst.name, Numbers: g.darkness()})
@@ -120,11 +125,20 @@ func (g *deciding) rules() {
 		g.hold(Reason{Code: ReasonPartialSignal, Signal: g.worst.name, Numbers: g.darkness()})
 		return
 	}
-	if need.Code == ReasonTargetRatio || need.Code == ReasonQueue {
+	if sizes(need.Code) {
 		if need.To == from {
 			g.settle(Reason{Code: ReasonSteady, Signal: need.Signal, From: from, To: from, Numbers: map[string]float64{"needed": float64(need.To)}})
 		}
 	}
+}
+
+// sizes says that a reason gives a size, which may be the one that is there.
+func sizes(c ReasonCode) bool {
+	switch c {
+	case ReasonTargetRatio, ReasonQueue, ReasonForecast, ReasonForecastHold, ReasonBacklog:
+		return true
+	}
+	return false
 }
 
 // mayGoDown says that every signal of every rule is fresh.

@@ -13,6 +13,8 @@ type Input struct {
 	Snapshot fleet.Snapshot
 	Policies map[fleet.WorkloadID]Binding
 	Memory   map[fleet.WorkloadID]Memory
+	// Forecasts of the workloads whose policy has an SLO rule, as they were learned up to now.
+	Forecasts map[fleet.WorkloadID]Forecast `json:",omitempty"`
 }
 
 // Binding is a policy version in force for a workload.
@@ -113,6 +115,13 @@ const (
 	ReasonQueue           ReasonCode = "queue"            // needed from waiting work per replica
 	ReasonLatencyHigh     ReasonCode = "latency_high"     // p99 over target x k with rising rate
 	ReasonLatencyLow      ReasonCode = "latency_low"      // p99 under target x m with steady flow
+	ReasonForecast        ReasonCode = "forecast"         // an SLO rule: the quantile of the demand when an order of now is ready
+	ReasonForecastHold    ReasonCode = "forecast_hold"    // the highest such need of the hold that pays
+	ReasonBacklog         ReasonCode = "backlog"          // what waits is late already and is worked off
+	ReasonNoForecast      ReasonCode = "no_forecast"      // nothing fresh was learned: no scale-down
+	ReasonLearning        ReasonCode = "learning"         // the first hour of learning: no scale-down
+	ReasonRelearning      ReasonCode = "relearning"       // the same, after what was known could not be used
+	ReasonCollapse        ReasonCode = "collapse"         // the demand fell to almost nothing at once: given back slowly
 	ReasonLargestNeed     ReasonCode = "largest_need"     // several signals: the largest wins
 	ReasonSteady          ReasonCode = "steady"           // need equals what is there
 	ReasonNoSignal        ReasonCode = "no_signal"        // nothing fresh to decide from: hold

@@ -19,11 +19,13 @@ type Policy struct {
 	TargetRatio []TargetRatio `json:"target_ratio,omitempty"`
 	Queue       *QueueRule    `json:"queue,omitempty"`
 	Latency     *LatencyRule  `json:"latency,omitempty"`
-	Filter      Filter        `json:"filter"`
-	Up          Damping       `json:"up"`   // defaults: cooldown 180 s, stabilisation 0
-	Down        Damping       `json:"down"` // defaults: cooldown 300 s, stabilisation 300 s
-	Flap        Flap          `json:"flap"`
-	LongTail    *LongTail     `json:"long_tail,omitempty"`
+	// SLO sizes by an objective; with it, cooldowns and stabilisation are off unless they are given.
+	SLO      *SLO      `json:"slo,omitempty"`
+	Filter   Filter    `json:"filter"`
+	Up       Damping   `json:"up"`   // defaults: cooldown 180 s, stabilisation 0
+	Down     Damping   `json:"down"` // defaults: cooldown 300 s, stabilisation 300 s
+	Flap     Flap      `json:"flap"`
+	LongTail *LongTail `json:"long_tail,omitempty"`
 	// MaxSignalAgeSeconds: a signal older than this is stale. Default 45.
 	MaxSignalAgeSeconds int `json:"max_signal_age_seconds"`
 	// PlanTTLSeconds: the agent refuses the plan after this. Default 120.
@@ -107,6 +109,8 @@ type Memory struct {
 	// FlapLevel is by how many factors the down window is widened, FlapAt when that last changed.
 	FlapLevel int        `json:"flap_level,omitempty"`
 	FlapAt    *time.Time `json:"flap_at,omitempty"`
+	// Collapse of the demand that an SLO rule saw and has not given back yet.
+	Collapse *Collapse `json:"collapse,omitempty"`
 	// Last is the previous decision in short, to tell news from repetition.
 	LastOutcome Outcome    `json:"last_outcome,omitempty"`
 	LastBinding ReasonCode `json:"last_binding,omitempty"`

@@ -10,6 +10,7 @@ type Preset struct {
 // Presets returns the policies to start from, in the order in which they are offered. Each is free of errors and warnings.
 func Presets() []Preset {
 	return []Preset{
+		{"slo", "Serving by an objective: learns the demand and buys the least that keeps late requests under a share.", presetSLO},
 		{"llm-queue", "Serving of language models: sized by requests per replica, with the time to first token as a guard.", presetLLMQueue},
 		{"gpu-sm", "Models without request metrics: keeps the GPU's streaming multiprocessors busy to a target.", presetGPUSM},
 		{"hpa-cpu", "What a Kubernetes HorizontalPodAutoscaler on CPU does with its default behaviour, number for number.", presetHPACPU},
@@ -17,6 +18,18 @@ func Presets() []Preset {
 		{"batch", "Queues of work that may wait: grows with the queue, goes to zero when it is empty.", presetBatch},
 	}
 }
+
+const presetSLO = `# Serving by an objective. The policy learns how the demand moves while a new replica starts, and which forecast, safety margin and
+# hold would have kept the objective at the least cost; it needs running_requests, queue_length and request_rate.
+mode: recommend
+min: 1
+max: 20
+slo:
+  class: standard             # gold: 1 % of the requests may be late, standard 3 %, economy 10 %
+  late_seconds: 5             # a request that waits longer to start is late
+  start_seconds: 180          # from the order to the first request served, the slow tenth of your replicas
+  requests_per_replica: 16    # served at once within the latency; measure yours
+`
 
 const presetLLMQueue = `# Language models. A replica serves about 16 requests at once within its latency; measure yours.
 mode: recommend

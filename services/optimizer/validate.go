@@ -65,6 +65,7 @@ func (p Policy) Validate() []Finding {
 	v.ratios(&p)
 	v.queue(&p)
 	v.latency(&p)
+	v.slo(&p)
 	v.filter(&p)
 	v.damping("up", p.Up, &p)
 	v.damping("down", p.Down, &p)
@@ -210,6 +211,40 @@ func (v *validator) filter(p *Policy) {
 	}
 }
 
+func (v *validator) slo(p *Policy) {
+	s := p.SLO
+	if s == nil {
+		return
+	}
+	switch s.Class {
+	case "", ClassGold, ClassStandard, ClassEconomy:
+	default:
+		v.wrong("slo.class", "%q is no class; choose gold, standard or economy.", s.Class)
+	}
+	switch {
+	case !finite(s.LateShare) || s.LateShare < 0 || s.LateShare >= 0.5:
+		v.wrong("slo.late_share", "The share of late requests must be above 0 and below 0.5; write 0.01 for 1 %%.")
+	case s.LateShare > 0 && s.LateShare < 0.001:
+		v.doubt("slo.late_share", "Under 0.001 the shadows cannot tell good from bad within days; promise it only after three weeks of history.")
+	}
+	if !positive(s.LateSeconds) || s.LateSeconds > hourSeconds {
+		v.wrong("slo.late_seconds", "The wait after which a request is late must be above 0 and at most %d seconds.", hourSeconds)
+	}
+	v.between("slo.start_seconds", s.StartSeconds, 1, maxStartSeconds, false, " seconds")
+	if !positive(s.RequestsPerReplica) {
+		v.wrong("slo.requests_per_replica", "Say how many requests one replica serves at once within its latency: a number above 0.")
+	}
+	if p.ScaleToZero {
+		v.wrong("slo", "An SLO needs a replica that serves: it cannot be kept with scale_to_zero.")
+	}
+	if p.Down.StabilisationSeconds > 0 || p.Down.CooldownSeconds > 0 {
+		v.doubt("down", "The rule holds by itself for as long as pays; stabilisation and cooldown on top cost without making it safer.")
+	}
+	if p.Up.CooldownSeconds > 0 {
+		v.doubt("up.cooldown_seconds", "For %d s after a scale-up the forecast cannot be followed.", p.Up.CooldownSeconds)
+	}
+}
+
 func (v *validator) damping(at string, d Damping, p *Policy) {
 	v.between(at+".cooldown_seconds", d.CooldownSeconds, 1, 86400, true, " seconds")
 	v.between(at+".stabilisation_seconds", d.StabilisationSeconds, 0, maxStabilisation, true, " seconds")
@@ -252,7 +287,7 @@ func (v *validator) damping(at string, d Damping, p *Policy) {
 func (v *validator) flap(p *Policy) {
 	v.between("flap.cycles_per_hour", p.Flap.CyclesPerHour, 1, 60, true, " cycles")
 	v.between("flap.widen_factor", p.Flap.WidenFactor, 1, 10, false, "")
-	if p.Down.StabilisationSeconds < 60 && p.Down.CooldownSeconds < 60 && p.Flap.CyclesPerHour == -1 {
+	if p.SLO == nil && p.Down.StabilisationSeconds < 60 && p.Down.CooldownSeconds < 60 && p.Flap.CyclesPerHour == -1 {
 		v.doubt("down.stabilisation_seconds", "Neither stabilisation, cooldown nor the flap guard keeps the workload from going down between two peaks.")
 	}
 }
@@ -292,7 +327,7 @@ func (v *validator) times(p *Policy) {
 func (v *validator) whole(p *Policy) {
 	switch n := p.rules(); {
 	case n == 0:
-		v.wrong("target_ratio", "A policy needs at least one rule: target_ratio, queue or latency.")
+		v.wrong("target_ratio", "A policy needs at least one rule: slo, target_ratio, queue or latency.")
 		return
 	case n > maxRules:
 		v.wrong("target_ratio", "At most %d rules are read, there are %d.", maxRules, n)

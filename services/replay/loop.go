@@ -6,17 +6,20 @@ import (
 
 	"plimsoll.dev/services/fleet"
 	"plimsoll.dev/services/optimizer"
+	"plimsoll.dev/services/optimizer/quantile"
 )
 
 // Loop lets optimizer.Decide run a World: the same code that decides in production, from the World's signals, at the caller's pace.
 type Loop struct {
-	World      *World
-	Tenant     fleet.TenantID
-	Cluster    fleet.ClusterID
-	Mode       fleet.Mode
-	IDs        map[string]fleet.WorkloadID // by key; a workload without one keeps the id of its config
-	Policies   map[fleet.WorkloadID]optimizer.Binding
-	Memory     map[fleet.WorkloadID]optimizer.Memory
+	World    *World
+	Tenant   fleet.TenantID
+	Cluster  fleet.ClusterID
+	Mode     fleet.Mode
+	IDs      map[string]fleet.WorkloadID // by key; a workload without one keeps the id of its config
+	Policies map[fleet.WorkloadID]optimizer.Binding
+	Memory   map[fleet.WorkloadID]optimizer.Memory
+	// Learners of the workloads with an SLO rule; made as they are needed.
+	Learners   map[fleet.WorkloadID]*optimizer.Learner
 	Generation int64        // of the newest plan that told anything new
 	Parent     fleet.PlanID // its id; set by whoever stores plans
 	// ReplicaHour prices one replica of a workload; nil: unknown.
@@ -36,6 +39,7 @@ type Made struct {
 // Proposals wait for an approval that does not come here, so in history such a workload stays as it is.
 func (l *Loop) Decide() (Made, error) {
 	in := optimizer.Input{Snapshot: l.snapshot(), Policies: l.Policies, Memory: l.Memory}
+	in = l.learn(in)
 	plan, err := optimizer.Decide(in)
 	if err != nil {
 		return Made{}, fmt.Errorf("decide: %w", err)
@@ -60,6 +64,20 @@ func (l *Loop) Decide() (Made, error) {
 		l.Generation = plan.Generation
 	}
 	return made, nil
+}
+
+// learn adds forecasts to the input.
+func (l *Loop) learn(in optimizer.Input) optimizer.Input {
+	in, made := optimizer.LearnAll(in, func(id fleet.WorkloadID, p quantile.Params) *optimizer.Learner {
+		if known, ok := l.Learners[id]; ok {
+			return known
+		}
+		return optimizer.NewLearner(nil, optimizer.BeganNew, p)
+	})
+	if made != nil {
+		l.Learners = made
+	}
+	return in
 }
 
 // snapshot is the World as the optimizer sees it.

@@ -270,6 +270,12 @@ func encodeInput(in optimizer.Input, news []optimizer.Decision) (blob, hash []by
 		if m, ok := in.Memory[d.Workload]; ok {
 			part.Memory[d.Workload] = m
 		}
+		if f, ok := in.Forecasts[d.Workload]; ok {
+			if part.Forecasts == nil {
+				part.Forecasts = map[fleet.WorkloadID]optimizer.Forecast{}
+			}
+			part.Forecasts[d.Workload] = f
+		}
 	}
 	for _, w := range in.Snapshot.Workloads {
 		if keep[w.Workload.ID] {

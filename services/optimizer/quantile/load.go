@@ -15,6 +15,9 @@ func (l *load) backlog() float64 { return l.queue * part(l.work, l.started) }
 // step returns the demand of the slot, in replicas.
 func (l *load) step(g Gauges) float64 {
 	grown := g.Queue - l.queue
+	if l.started == 0 {
+		grown = 0 // it was there before anybody looked
+	}
 	l.queue = g.Queue
 	l.work = loadKeep*l.work + g.Busy*SlotSeconds
 	l.started = loadKeep*l.started + max(0, g.Rate*SlotSeconds-grown)

@@ -5,7 +5,7 @@ import "slices"
 // Outlook is what the policy expects and why it asks for what it asks for: numbers only, enough to decide by without the policy.
 type Outlook struct {
 	Slot    int64   // the newest that was learned
-	Hours   float64 // of experience, whole ones
+	Hours   float64 // of experience, whole ones; before the first is over nothing was chosen yet
 	Demand  float64 // replicas in use by what arrived in it
 	Backlog float64 // replica-seconds that wait
 	Median  float64 // of the demand, over the last hour

@@ -66,7 +66,7 @@ func (c *Policy) Step(g Gauges) int {
 	c.plain.react(&c.par, c.slot, demand, requests)
 	c.own.serve(&c.par, demand, requests)
 	c.slot++
-	if c.slot%hourSlots == 0 {
+	if c.casts[0].n%hourSlots == 0 {
 		c.hourly()
 	}
 	want := c.want()

@@ -1,0 +1,73 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"plimsoll.dev/services/fleet"
+	"plimsoll.dev/services/optimizer"
+	"plimsoll.dev/services/optimizer/quantile"
+)
+
+// Learned is what an SLO rule has learned of a workload, as it is kept.
+type Learned struct {
+	Workload fleet.WorkloadID
+	Began    optimizer.Beginning
+	BeganAt  time.Time // data time
+	Slot     int64     // the next to learn
+	State    []byte    // of optimizer/quantile
+}
+
+// LearnedOf reads what is kept of workloads; those of which nothing is are left out.
+func LearnedOf(ctx context.Context, tx *Tx, ids []fleet.WorkloadID) (map[fleet.WorkloadID]Learned, error) {
+	if len(ids) == 0 {
+		return map[fleet.WorkloadID]Learned{}, nil
+	}
+	rows, err := tx.pgx.Query(ctx, `
+SELECT workload_id::text, began, began_at, slot, state FROM workload_learned WHERE tenant_id = $1 AND workload_id = ANY ($2::uuid[])`,
+		tx.Tenant, wireIDs(ids))
+	if err != nil {
+		return nil, fmt.Errorf("load what was learned: %w", err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Learned])
+	if err != nil {
+		return nil, fmt.Errorf("load what was learned: %w", err)
+	}
+	out := make(map[fleet.WorkloadID]Learned, len(list))
+	for _, l := range list {
+		out[l.Workload] = l
+	}
+	return out, nil
+}
+
+// SaveLearned keeps what was learned, in the place of what was kept before.
+func SaveLearned(ctx context.Context, tx *Tx, learned []Learned) error {
+	if len(learned) == 0 {
+		return nil
+	}
+	batch := &pgx.Batch{}
+	for _, l := range learned {
+		if len(l.State) > quantile.MaxEncoded {
+			return fmt.Errorf("what was learned of %s has %d bytes, at most %d are kept", l.Workload, len(l.State), quantile.MaxEncoded)
+		}
+		batch.Queue(`
+INSERT INTO workload_learned (tenant_id, workload_id, began, began_at, slot, state, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (tenant_id, workload_id) DO UPDATE SET began = excluded.began, began_at = excluded.began_at, slot = excluded.slot,
+  state = excluded.state, updated_at = excluded.updated_at`, tx.Tenant, l.Workload, l.Began, l.BeganAt, l.Slot, l.State, tx.Now)
+	}
+	if err := tx.pgx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("keep what was learned: %w", err)
+	}
+	return nil
+}
+
+func wireIDs(ids []fleet.WorkloadID) []string {
+	out := make([]string, 0, len(ids))
+	for _, id := range ids {
+		out = append(out, string(id))
+	}
+	return out
+}
