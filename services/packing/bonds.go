@@ -34,7 +34,7 @@ type nodeSpread struct {
 func (p *problem) bind() {
 	any := false
 	for i := range p.shapes {
-		any = any || byNode(p.shapes[i].rules)
+		any = any || p.byNode(p.shapes[i].rules)
 	}
 	if !any {
 		return
@@ -60,7 +60,7 @@ func (p *problem) bind() {
 			}
 		}
 		for _, s := range r.Spread {
-			if s.Topology == TopologyNode {
+			if s.Topology == TopologyNode && !(s.Soft && p.opts.relaxed) {
 				p.spreadByNode(at, i, s)
 			}
 		}
@@ -73,7 +73,7 @@ func (p *problem) bind() {
 	}
 }
 
-func byNode(r *Rules) bool {
+func (p *problem) byNode(r *Rules) bool {
 	if r == nil {
 		return false
 	}
@@ -85,7 +85,7 @@ func byNode(r *Rules) bool {
 		}
 	}
 	for _, s := range r.Spread {
-		if s.Topology == TopologyNode {
+		if s.Topology == TopologyNode && !(s.Soft && p.opts.relaxed) {
 			return true
 		}
 	}
@@ -225,6 +225,31 @@ func (g *group) met(items []item) bool {
 		}
 	}
 	return g.all != nil && sum == g.total
+}
+
+// isWanted tells whether other shapes need this one beside them: then it counts even if it is worth nothing by itself.
+func (s *shape) isWanted() bool { return s.bond != nil && s.bond.wanted }
+
+// sparing packs greedily with anchors worth next to nothing and those who need them worth much, so that no machine uses up more anchors than it must.
+func (s *solver) sparing() {
+	if s.p.bonds == nil || s.short == 0 {
+		return
+	}
+	for _, turn := range [2][2]float64{{1e-3, 1e3}, {1e-6, 1}} {
+		values := append([]float64(nil), s.duals...)
+		for i := range values {
+			values[i] = max(values[i], 1e-6)
+			switch b := s.p.shapes[i].bond; {
+			case b == nil:
+			case len(b.needs) > 0:
+				values[i] *= turn[1]
+			case b.wanted:
+				values[i] *= turn[0]
+			}
+		}
+		bins, short := s.greedy(values, s.demand(), 400)
+		s.offer(bins, short)
+	}
 }
 
 // mayReplace tells whether a pod of shape a may always stand where one of b stood.

@@ -293,7 +293,7 @@ func (p *problem) checkRules(a *Answer) error {
 			return fleet.Errorf(fleet.CodeInternal, "limit %q of %d %s is passed: %d", l.Name, l.Max, l.Resource, sum)
 		}
 	}
-	if p.opts.Budget != nil && a.Cost > *p.opts.Budget {
+	if p.opts.Budget != nil && a.Cost-a.Over > *p.opts.Budget {
 		return fleet.Errorf(fleet.CodeInternal, "cost %s is above the budget of %s", a.Cost, *p.opts.Budget)
 	}
 	if !p.ruled() {

@@ -6,17 +6,18 @@ import "sort"
 // patterns that fit the rest, and so on. At every stage the rest is also placed greedily, so a stop loses little.
 func (s *solver) dive(lp *master, r *rows) {
 	left, stock := s.demand(), s.stocks(nil)
-	bins := s.take(lp, r, left, stock, nil)
-	s.complete(left, stock, bins, nil, s.offer)
+	bins, lost := s.take(lp, r, left, stock, nil)
+	s.complete(left, stock, bins, nil, func(bins []bin, short int64) bool { return s.offer(bins, short+lost) })
 }
 
 // complete places what is left in stages and offers what every stage gives. more are patterns to start from beside those of the pool.
 func (s *solver) complete(left []int32, stock []int64, bins, more []bin, offer func([]bin, int64) bool) {
 	values := append([]float64(nil), s.duals...)
+	lost := int64(0) // pods that were given up on the way
 	for stage := 0; ; stage++ {
 		if stage > 0 || more == nil {
 			rest, short := s.greedyOn(values, append([]int32(nil), left...), append([]int64(nil), stock...), 100, append([]bin(nil), bins...), len(s.p.offs))
-			offer(rest, short)
+			offer(rest, short+lost)
 			more = rest[len(bins):]
 		}
 		done := true
@@ -40,12 +41,15 @@ func (s *solver) complete(left []int32, stock []int64, bins, more []bin, offer f
 			}
 		}
 		s.refine(lp, r, left, values)
-		bins = s.take(lp, r, left, stock, bins)
+		var gone int64
+		bins, gone = s.take(lp, r, left, stock, bins)
+		lost += gone
 	}
 }
 
-// take places what the program is sure of: the whole part of every pattern, then the patterns it likes most, a tenth of them at least.
-func (s *solver) take(lp *master, r *rows, left []int32, stock []int64, bins []bin) []bin {
+// take places what the program is sure of: the whole part of every pattern, then the patterns it likes most, a tenth of them at least. If
+// nothing fits it places the rest greedily and tells how many pods found no place.
+func (s *solver) take(lp *master, r *rows, left []int32, stock []int64, bins []bin) ([]bin, int64) {
 	type part struct {
 		col  *column
 		frac float64
@@ -101,13 +105,15 @@ func (s *solver) take(lp *master, r *rows, left []int32, stock []int64, bins []b
 	if taken == 0 { // nothing fits as it is: let greed finish
 		for i := range parts {
 			if place(parts[i].col, 1) > 0 {
-				return bins
+				return bins, 0
 			}
 		}
-		bins, _ = s.greedyOn(s.duals, left, stock, 100, bins, len(s.p.offs))
+		var lost int64
+		bins, lost = s.greedyOn(s.duals, left, stock, 100, bins, len(s.p.offs))
 		clear(left)
+		return bins, lost
 	}
-	return bins
+	return bins, 0
 }
 
 // fill adds the patterns of the pool that fit what is left.

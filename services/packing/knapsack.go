@@ -85,7 +85,7 @@ func (k *pricer) largest(c int) vec {
 
 func (k *pricer) filterClass(out, in []int, share int, largest vec) []int {
 	for _, i := range in {
-		if k.value[i] > 0 && k.limit[i] > 0 && k.p.shapes[i].need[share].fits(&largest) {
+		if (k.value[i] > 0 || k.p.shapes[i].isWanted()) && k.limit[i] > 0 && k.p.shapes[i].need[share].fits(&largest) {
 			out = append(out, i)
 		}
 	}

@@ -58,8 +58,10 @@ type Options struct {
 	Limits     []Limit     // caps and quotas
 	Equivalent []Equivalence
 	Budget     *fleet.Money // per hour; pods are left out by class until the plan costs no more. nil: none
-	relaxed    bool         // soft spreads are given up
 	SoftMilli  int64        // a soft spread is kept if it costs at most so many thousandths more
+
+	relaxed bool // soft spreads are given up
+	quick   bool // no proof, no improvement
 }
 
 // Node is one machine of an answer with the pods on it.
@@ -76,6 +78,7 @@ type Answer struct {
 	Weighed  fleet.Money // per hour: Cost with the hazard of interruptions, which is what was minimised
 	Bound    fleet.Money // per hour: no packing of the placed pods has a lower Weighed
 	Relaxed  []string    // labels whose soft spread was given up
+	Over     fleet.Money // per hour: what gold pods alone cost beyond the budget; they are never left out for money
 	Stats    Stats
 	Proof    *Proof // of Bound; it also bounds later packings of other pods on the same offerings
 }

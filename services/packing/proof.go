@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/big"
 	"sort"
+	"strings"
 
 	"plimsoll.dev/services/fleet"
 )
@@ -51,7 +52,16 @@ type worth struct{ count, value int64 }
 func (pr *proof) export(p *problem) *Proof {
 	out := &Proof{values: make(map[string]worth, len(p.shapes)), charge: pr.charge, offerings: p.fingerprint()}
 	for i := range p.shapes {
-		out.values[p.shapes[i].key] = worth{pr.count[i], pr.value[i]}
+		key, w := p.shapes[i].key, worth{pr.count[i], pr.value[i]}
+		if p.shapes[i].pin > 0 || p.pin != nil { // of pods that were kept to some zones, what holds in each of them
+			if key, _, _ = cutLast(key, " @"); p.shapes[i].pin == 0 {
+				key = p.shapes[i].key
+			}
+			if o, ok := out.values[key]; ok {
+				w = worth{min(w.count, o.count), min(w.value, o.value)}
+			}
+		}
+		out.values[key] = w
 	}
 	return out
 }
@@ -68,6 +78,13 @@ func (pr *Proof) bound(p *problem, placed []int64) fleet.Money {
 		now.count[i], now.value[i] = w.count, w.value
 	}
 	return now.bound(placed)
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
 }
 
 // fingerprint tells offerings and rules apart.
@@ -89,6 +106,19 @@ func (p *problem) fingerprint() uint64 {
 	}
 	flag(p.opts.ShareGPUs)
 	flag(p.opts.NoCPUOnGPU)
+	for _, l := range p.opts.Limits {
+		text(string(l.Resource))
+		add(l.Max)
+	}
+	for _, e := range p.opts.Equivalent {
+		text(string(e.For) + ">" + string(e.Use))
+	}
+	for _, us := range p.takes {
+		for _, u := range us {
+			add(int64(u.limit))
+			add(u.n)
+		}
+	}
 	for i := range p.given {
 		o := &p.given[i]
 		price, stock := int64(-1), int64(-1)
@@ -105,6 +135,19 @@ func (p *problem) fingerprint() uint64 {
 		flag(o.Purchase == fleet.PurchaseSpot)
 		text(string(o.GPUModel))
 		text(o.Arch)
+		flag(o.MIG)
+		for _, v := range [...]int64{o.HazardMilli, o.GPUMemMiB, o.DomainNodes} {
+			add(v)
+		}
+		for _, t := range [...]string{string(o.Cloud), o.Region, o.Zone, o.InstanceType, o.Family, o.Pool, o.ReservationID, string(o.Purchase)} {
+			text(t)
+		}
+		for _, list := range [][]string{o.Taints, o.Labels} {
+			add(int64(len(list)))
+			for _, t := range list {
+				text(t)
+			}
+		}
 	}
 	return h
 }

@@ -114,20 +114,6 @@ func (r *repacker) fits(h *host, pod int) bool {
 	return r.all.gpusHold(&r.slots, r.items, r.p.asOffer(h.off)) == gpusFit
 }
 
-// merge adds up items of one shape.
-func merge(items []item) []item {
-	sort.Slice(items, func(a, b int) bool { return items[a].shape < items[b].shape })
-	out := items[:0]
-	for _, it := range items {
-		if n := len(out); n > 0 && out[n-1].shape == it.shape {
-			out[n-1].n += it.n
-			continue
-		}
-		out = append(out, it)
-	}
-	return out
-}
-
 func (r *repacker) put(h *host, pod int) {
 	h.room.add(&r.p.every[r.p.of[pod]].need[h.share], -1)
 	h.pods = append(h.pods, pod)

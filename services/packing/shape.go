@@ -52,6 +52,7 @@ type shape struct {
 	count int64
 	key   string // all that it asks for
 	rules *Rules
+	pin   int32
 	bond  *bond // rules by node; nil: none
 }
 
@@ -218,7 +219,7 @@ func (p *problem) group(shares bool) []want {
 				wants = append(wants, want{q, pin})
 			}
 			s := shapeOf(q, milli, w)
-			s.key = string(key)
+			s.key, s.pin = string(key), pin
 			p.shapes = append(p.shapes, s)
 		}
 		p.of[i] = at

@@ -71,13 +71,20 @@ func (s *solver) solve() {
 		if !s.stop() {
 			s.dive(lp, rows)
 		}
+		if s.p.opts.quick {
+			s.sparing()
+			s.fuse()
+			return
+		}
 		if s.proofValue() == 0 {
 			s.prove(lp, rows, s.duals)
 		}
 	}
+	s.sparing()
 	if !s.stop() {
 		s.improve()
 	}
+	s.fuse()
 }
 
 func (s *solver) demand() []int32 {
