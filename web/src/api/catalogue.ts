@@ -5,9 +5,9 @@ import { parseDay, parseTime } from "../lib/time";
 import { answer, client } from "./client";
 import { PURCHASES, type Purchase } from "./clusters";
 import type { CommitmentResource } from "./commitments";
-import { readMoneyOr, readTimeOr, readWord } from "./read";
+import { readMoney, readMoneyOr, readTimeOr, readWord } from "./read";
 import type { Machine } from "./spot";
-import type { WireCatalogue, WireKnownPrice, WirePriceExplained } from "./wire";
+import type { WireCatalogue, WireInstance, WireKnownPrice, WirePriceExplained } from "./wire";
 
 export interface Instance {
   /** cloud/region/type, as the URL names it. */
@@ -21,11 +21,59 @@ export interface Instance {
   spot: Money | null;
   perGpu: Money | null;
   source: string;
+  traits: Traits;
+  allocatable: Allocatable;
+  /** Regions that are known to sell the type, and how many of them have an on-demand price. */
+  regionsSold: number;
+  regionsPriced: number;
+  doubts: PriceDoubt[];
 }
+
+export const LINKS = ["none", "pcie", "nvlink", "nvswitch", "infinity_fabric"] as const;
+export const FABRICS = ["none", "efa", "infiniband", "gpudirect"] as const;
+
+/** Of a machine beyond its size; null is unknown, never none. */
+export interface Traits {
+  networkMbps: number | null;
+  localDiskGib: number | null;
+  link: (typeof LINKS)[number] | null;
+  linkGbytes: number | null;
+  fabric: (typeof FABRICS)[number] | null;
+  fabricGbps: number | null;
+  mig: boolean | null;
+  migProfiles: { name: string; most: number }[];
+}
+
+/** An estimate of what a node leaves to pods. */
+export interface Allocatable {
+  cpuCores: number | null;
+  memoryMib: number | null;
+  maxPods: number | null;
+  rule: "eks" | "aks" | "gke" | null;
+}
+
+export const DOUBTS = ["above_on_demand", "off_on_demand", "off_peers"] as const;
+
+/** A listed price that was not believed; it is not used. */
+export interface PriceDoubt {
+  region: string;
+  purchase: "on_demand" | "spot";
+  hour: Money;
+  expected: Money;
+  reason: (typeof DOUBTS)[number];
+}
+
+export interface Coverage {
+  cloud: string;
+  priced: string[];
+  unpriced: string[];
+}
+
+export const SOURCE_KINDS = ["types", "on_demand", "spot", "traits", "network", "pods", "offered"] as const;
 
 export interface CatalogueSource {
   cloud: string;
-  kind: "types" | "on_demand" | "spot";
+  kind: (typeof SOURCE_KINDS)[number];
   name: string;
   date: Date;
   licence: string;
@@ -37,6 +85,9 @@ export interface Catalogue {
   sources: CatalogueSource[];
   total: number;
   items: Instance[];
+  coverage: Coverage[];
+  /** Prices of the whole catalogue that were not believed. */
+  doubts: number;
 }
 
 export interface CatalogueFilter {
@@ -47,6 +98,10 @@ export interface CatalogueFilter {
   minGpuGb?: number;
   minCpus?: number;
   minGib?: number;
+  mig?: true;
+  minGbps?: number;
+  minDiskGib?: number;
+  fabric?: "any" | "efa" | "infiniband" | "gpudirect";
   purchase: "on_demand" | "spot";
 }
 
@@ -97,29 +152,68 @@ export interface Asked {
   quantity: number;
 }
 
+function readTraits(i: WireInstance): Traits {
+  return {
+    networkMbps: i.network_mbps,
+    localDiskGib: i.local_disk_gib,
+    link: LINKS.find((l) => l === i.gpu_link) ?? null,
+    linkGbytes: i.gpu_link_gbyte_s,
+    fabric: FABRICS.find((l) => l === i.fabric) ?? null,
+    fabricGbps: i.fabric_gbps,
+    mig: i.mig,
+    migProfiles: i.mig_profiles ?? [],
+  };
+}
+
+function readInstance(i: WireInstance): Instance {
+  return {
+    key: `${i.cloud}/${i.region}/${i.name}`,
+    cloud: i.cloud,
+    region: i.region,
+    name: i.name,
+    arch: i.arch,
+    machine: {
+      gpuModel: i.gpu_model ?? "",
+      gpuCount: i.gpu_count,
+      gpuMemoryMib: i.gpu_memory_mib,
+      cpuCores: i.cpu_milli / 1000,
+      memoryMib: i.mem_mib,
+    },
+    onDemand: readMoneyOr(i.on_demand),
+    spot: readMoneyOr(i.spot),
+    perGpu: readMoneyOr(i.per_gpu),
+    source: i.source,
+    traits: readTraits(i),
+    allocatable: {
+      cpuCores: i.allocatable.cpu_milli === null ? null : i.allocatable.cpu_milli / 1000,
+      memoryMib: i.allocatable.mem_mib,
+      maxPods: i.allocatable.max_pods,
+      rule: i.allocatable.rule === "" ? null : i.allocatable.rule,
+    },
+    regionsSold: i.regions_sold,
+    regionsPriced: i.regions_priced,
+    doubts: (i.doubts ?? []).map((d) => ({
+      region: d.region,
+      purchase: d.purchase,
+      hour: readMoney(d.hour),
+      expected: readMoney(d.expected),
+      reason: readWord(DOUBTS, d.reason, "off_peers"),
+    })),
+  };
+}
+
 export function readCatalogue(wire: WireCatalogue): Catalogue {
   return {
     date: parseDay(wire.date),
     sources: (wire.sources ?? []).map((s) => ({ ...s, date: parseDay(s.date) })),
     total: wire.total,
-    items: (wire.items ?? []).map((i) => ({
-      key: `${i.cloud}/${i.region}/${i.name}`,
-      cloud: i.cloud,
-      region: i.region,
-      name: i.name,
-      arch: i.arch,
-      machine: {
-        gpuModel: i.gpu_model ?? "",
-        gpuCount: i.gpu_count,
-        gpuMemoryMib: i.gpu_memory_mib,
-        cpuCores: i.cpu_milli / 1000,
-        memoryMib: i.mem_mib,
-      },
-      onDemand: readMoneyOr(i.on_demand),
-      spot: readMoneyOr(i.spot),
-      perGpu: readMoneyOr(i.per_gpu),
-      source: i.source,
+    items: (wire.items ?? []).map(readInstance),
+    coverage: (wire.coverage ?? []).map((c) => ({
+      cloud: c.cloud,
+      priced: c.priced ?? [],
+      unpriced: c.unpriced ?? [],
     })),
+    doubts: wire.doubts,
   };
 }
 
@@ -175,12 +269,27 @@ export const catalogueQuery = (filter: CatalogueFilter, limit: number) =>
         min_gpu_memory_mib: filter.minGpuGb === undefined ? undefined : Math.floor(filter.minGpuGb * GB_IN_MIB),
         min_cpu_milli: filter.minCpus === undefined ? undefined : filter.minCpus * 1000,
         min_mem_mib: filter.minGib === undefined ? undefined : filter.minGib * GIB_IN_MIB,
+        mig: filter.mig,
+        min_network_mbps: filter.minGbps === undefined ? undefined : filter.minGbps * 1000,
+        min_local_disk_gib: filter.minDiskGib,
+        fabric: filter.fabric,
         purchase: filter.purchase,
         limit,
       };
       return readCatalogue(await answer(client.GET("/catalog/instances", { params: { query }, signal })));
     },
     placeholderData: keepPreviousData,
+  });
+
+/** One machine type in one region, priced there or not; null when the catalogue does not have it. */
+export const machineQuery = (cloud: Cloud, region: string, name: string) =>
+  queryOptions({
+    queryKey: ["catalogue", "machine", cloud, region, name],
+    queryFn: async ({ signal }) => {
+      const query = { q: name, cloud, region, limit: 100 };
+      const found = readCatalogue(await answer(client.GET("/catalog/instances", { params: { query }, signal })));
+      return found.items.find((i) => i.name === name) ?? null;
+    },
   });
 
 export const explainQuery = (asked: Asked) =>

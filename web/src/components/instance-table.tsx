@@ -1,11 +1,64 @@
-import { Text } from "@mantine/core";
+import { Badge, Group, Text, Tooltip } from "@mantine/core";
+import { IconAlertTriangle } from "@tabler/icons-react";
+import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import type { CatalogueSource, Instance } from "../api/catalogue";
 import { cloudName } from "../lib/cloud";
 import { useFormat } from "../lib/format";
 import { type Money, moneyNumber } from "../lib/money";
+import { DoubtText, FabricText, gbps } from "./machine-details";
 import { MachineText, OfferingName, Price } from "./offering";
 import { type Column, DataTable } from "./table";
+
+/** A price that is not known where the type is sold. */
+function Unpriced() {
+  const { t } = useTranslation();
+  return (
+    <Tooltip label={t("market.catalogue.unpricedHint")}>
+      <Badge color="orange" tabIndex={0}>
+        {t("market.catalogue.unpriced")}
+      </Badge>
+    </Tooltip>
+  );
+}
+
+/** Marks a type whose price here was not believed. */
+function Doubted({ row }: { row: Instance }) {
+  const { t } = useTranslation();
+  const f = useFormat();
+  const doubt = row.doubts[0];
+  if (!doubt) return null;
+  return (
+    <Tooltip label={<DoubtText doubt={doubt} />} multiline maw={360}>
+      <IconAlertTriangle
+        size={15}
+        role="img"
+        tabIndex={0}
+        color="var(--mantine-color-orange-7)"
+        aria-label={t("market.catalogue.doubted", {
+          hour: f.money(doubt.hour, { style: "fine" }),
+          region: doubt.region,
+        })}
+      />
+    </Tooltip>
+  );
+}
+
+/** A figure with a line under it. */
+function TwoLines({ top, under }: { top: ReactNode; under?: ReactNode }) {
+  return (
+    <div style={{ whiteSpace: "nowrap" }}>
+      <Text size="sm" component="div" className="number">
+        {top}
+      </Text>
+      {under && (
+        <Text size="xs" c="dimmed" component="div">
+          {under}
+        </Text>
+      )}
+    </div>
+  );
+}
 
 const byMoney = (m: Money | null) => (m ? moneyNumber(m) : null);
 
@@ -23,7 +76,20 @@ export function InstanceTable({ rows, onOpen }: { rows: readonly Instance[]; onO
       key: "gpus",
       header: t("market.gpus"),
       sort: (i) => i.machine.gpuCount,
-      render: (i) => (i.machine.gpuCount > 0 ? <MachineText machine={i.machine} /> : "–"),
+      render: (i) =>
+        i.machine.gpuCount > 0 ? (
+          <TwoLines
+            top={<MachineText machine={i.machine} />}
+            under={[
+              i.traits.link && i.traits.link !== "none" && t(`market.catalogue.links.${i.traits.link}`),
+              i.traits.mig && t("market.catalogue.mig"),
+            ]
+              .filter(Boolean)
+              .join(" · ")}
+          />
+        ) : (
+          "–"
+        ),
     },
     {
       key: "cpu",
@@ -40,18 +106,49 @@ export function InstanceTable({ rows, onOpen }: { rows: readonly Instance[]; onO
       render: (i) => f.mebibytes(i.machine.memoryMib),
     },
     {
+      key: "network",
+      header: t("market.catalogue.network"),
+      align: "right",
+      sort: (i) => i.traits.networkMbps,
+      render: (i) => (
+        <TwoLines
+          top={
+            i.traits.networkMbps === null ? "–" : t("market.catalogue.gbps", { value: gbps(f, i.traits.networkMbps) })
+          }
+          under={i.traits.fabric && i.traits.fabric !== "none" && <FabricText traits={i.traits} />}
+        />
+      ),
+    },
+    {
+      key: "disk",
+      header: t("market.catalogue.disk"),
+      align: "right",
+      sort: (i) => i.traits.localDiskGib,
+      render: (i) =>
+        i.traits.localDiskGib === null
+          ? "–"
+          : i.traits.localDiskGib === 0
+            ? t("market.catalogue.no")
+            : f.mebibytes(i.traits.localDiskGib * 1024),
+    },
+    {
       key: "onDemand",
       header: t("purchase.on_demand"),
       align: "right",
       sort: (i) => byMoney(i.onDemand),
-      render: (i) => <Price value={i.onDemand} strong />,
+      render: (i) => (i.onDemand ? <Price value={i.onDemand} strong /> : <Unpriced />),
     },
     {
       key: "spot",
       header: t("purchase.spot"),
       align: "right",
       sort: (i) => byMoney(i.spot),
-      render: (i) => <Price value={i.spot} />,
+      render: (i) => (
+        <Group gap={6} justify="flex-end" wrap="nowrap">
+          <Doubted row={i} />
+          <Price value={i.spot} />
+        </Group>
+      ),
     },
     {
       key: "perGpu",
@@ -82,7 +179,7 @@ export function InstanceTable({ rows, onOpen }: { rows: readonly Instance[]; onO
       columns={columns}
       rowKey={(i) => i.key}
       onOpen={onOpen}
-      minWidth={1000}
+      minWidth={1180}
     />
   );
 }

@@ -35,6 +35,9 @@ export function whole(min: number, max: number): Field<number> {
   };
 }
 
+/** A switch: true or not there. */
+export const flag: Field<true> = { parse: (value) => (value === true || value === "true" ? true : undefined) };
+
 /** A moment, kept in the URL as RFC 3339. */
 export const moment: Field<string> = {
   parse: (value) =>

@@ -1,20 +1,32 @@
-import { Button, Group, NumberInput, Pill, SegmentedControl, Select, Stack, Text } from "@mantine/core";
+import {
+  Button,
+  Checkbox,
+  Group,
+  NumberInput,
+  Pill,
+  SegmentedControl,
+  Select,
+  Stack,
+  Text,
+  Tooltip,
+} from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { IconListSearch } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useCallback, useEffect, useState } from "react";
 import { useTranslation } from "react-i18next";
-import { type Catalogue, catalogueQuery } from "../api/catalogue";
+import { type Catalogue, catalogueQuery, machineQuery } from "../api/catalogue";
 import { InstanceTable, SourceTable } from "../components/instance-table";
+import { CoverageTable, MachineDetails } from "../components/machine-details";
 import { Hint, PageHead, Panel } from "../components/page";
 import { SearchBox } from "../components/search-box";
-import { Empty, Gate, TableSkeleton } from "../components/state";
+import { BlockSkeleton, Empty, Gate, TableSkeleton } from "../components/state";
 import { CLOUDS, cloudName } from "../lib/cloud";
 import { useFormat } from "../lib/format";
 import { useNow } from "../lib/now";
-import { PriceDrawer } from "./price-drawer";
-import { SORT_PRICES } from "./search";
+import { type Offering, PriceDrawer } from "./price-drawer";
+import { FABRICS, SORT_PRICES } from "./search";
 
 const FROM = "/signed-in/catalogue";
 const LIMIT = 100;
@@ -24,6 +36,8 @@ const EXAMPLES = [
   { name: "eight80", search: { gpus: 8, gpuGb: 80 } },
   { name: "oneLarge", search: { gpus: 1, gpuGb: 40 } },
   { name: "spotL4", search: { q: "L4", gpus: 1, by: "spot" } },
+  { name: "mig", search: { mig: true, gpus: 1 } },
+  { name: "fabric", search: { gpus: 8, fabric: "any" } },
   { name: "cpu", search: { cpus: 32, gib: 128 } },
 ] as const;
 
@@ -87,6 +101,8 @@ function Filters() {
   const byGpuGb = useCallback((gpuGb: number | undefined) => change({ gpuGb }), [change]);
   const byCpus = useCallback((cpus: number | undefined) => change({ cpus }), [change]);
   const byGib = useCallback((gib: number | undefined) => change({ gib }), [change]);
+  const byGbps = useCallback((gbps: number | undefined) => change({ gbps }), [change]);
+  const byDisk = useCallback((disk: number | undefined) => change({ disk }), [change]);
   const { by, open, ...filters } = search;
   return (
     <Stack gap="sm" p="md" pb="xs">
@@ -132,6 +148,36 @@ function Filters() {
         <AtLeast label={t("market.minGpuGb")} width={142} value={search.gpuGb} most={2000} onChange={byGpuGb} />
         <AtLeast label={t("market.minCpus")} width={130} value={search.cpus} most={2000} onChange={byCpus} />
         <AtLeast label={t("market.minGib")} width={142} value={search.gib} most={100_000} onChange={byGib} />
+        <AtLeast
+          label={t("market.catalogue.minGbps")}
+          width={132}
+          value={search.gbps}
+          most={100_000}
+          onChange={byGbps}
+        />
+        <AtLeast
+          label={t("market.catalogue.minDisk")}
+          width={160}
+          value={search.disk}
+          most={1_000_000}
+          onChange={byDisk}
+        />
+        <Select
+          aria-label={t("market.catalogue.fabric")}
+          placeholder={t("market.catalogue.fabric")}
+          clearable
+          w={150}
+          value={search.fabric ?? null}
+          data={FABRICS.map((name) => ({ value: name, label: t(`market.catalogue.fabrics.${name}`) }))}
+          onChange={(value) => change({ fabric: FABRICS.find((name) => name === value) })}
+        />
+        <Tooltip label={t("market.catalogue.migHint")}>
+          <Checkbox
+            label={t("market.catalogue.mig")}
+            checked={search.mig === true}
+            onChange={(e) => change({ mig: e.currentTarget.checked || undefined })}
+          />
+        </Tooltip>
       </Group>
     </Stack>
   );
@@ -143,6 +189,7 @@ function Found({ data }: { data: Catalogue }) {
   const now = useNow(3600);
   const navigate = useNavigate({ from: "/catalogue" });
   const [shown, sources] = useDisclosure(false);
+  const [open, coverage] = useDisclosure(false);
   const days = Math.max(0, Math.floor((now.getTime() - data.date.getTime()) / 86_400_000));
   return (
     <>
@@ -159,13 +206,53 @@ function Found({ data }: { data: Catalogue }) {
           <Text size="sm" c="dimmed">
             {t("common.of", { part: f.integer(data.items.length), whole: f.integer(data.total) })}
           </Text>
+          <Button size="xs" variant="default" aria-expanded={open} onClick={coverage.toggle}>
+            {t("market.catalogue.coverage")}
+          </Button>
           <Button size="xs" variant="default" aria-expanded={shown} onClick={sources.toggle}>
             {t("market.sources")}
           </Button>
         </Group>
       </Group>
+      <Group px="md" pb="sm" gap="lg">
+        {data.coverage.map((c) => (
+          <Text size="sm" c="dimmed" key={c.cloud}>
+            {t("market.catalogue.coverageOf", {
+              cloud: cloudName(c.cloud),
+              priced: f.integer(c.priced.length),
+              all: f.integer(c.priced.length + c.unpriced.length),
+            })}
+          </Text>
+        ))}
+        <Hint text={t("market.catalogue.coverageHint")} />
+        {data.doubts > 0 && (
+          <Text size="sm" c="dimmed">
+            {t("market.catalogue.doubts", { value: f.integer(data.doubts) })}
+          </Text>
+        )}
+      </Group>
+      {open && <CoverageTable rows={data.coverage} />}
       {shown && <SourceTable rows={data.sources} />}
     </>
+  );
+}
+
+/** The machine of an offering, whether it is among the rows found or not. */
+function About({ offering }: { offering: Offering }) {
+  const { t } = useTranslation();
+  const query = useQuery(machineQuery(offering.cloud, offering.region, offering.instanceType));
+  return (
+    <Gate query={query} skeleton={<BlockSkeleton height={240} />}>
+      {(machine) =>
+        machine ? (
+          <MachineDetails machine={machine} />
+        ) : (
+          <Text size="sm" c="dimmed">
+            {t("market.catalogue.noMachine")}
+          </Text>
+        )
+      }
+    </Gate>
   );
 }
 
@@ -184,6 +271,10 @@ export function CataloguePage() {
         minGpuGb: search.gpuGb,
         minCpus: search.cpus,
         minGib: search.gib,
+        mig: search.mig,
+        minGbps: search.gbps,
+        minDiskGib: search.disk,
+        fabric: search.fabric,
         purchase: by,
       },
       LIMIT,
@@ -235,6 +326,7 @@ export function CataloguePage() {
       <PriceDrawer
         open={search.open}
         purchase={by}
+        about={(offering) => <About offering={offering} />}
         onClose={() => void navigate({ to: "/catalogue", search: ({ open: _, ...rest }) => rest, resetScroll: false })}
       />
     </>

@@ -1,6 +1,6 @@
 import { Drawer, Stack } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
+import { type ReactNode, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { type Asked, explainQuery } from "../api/catalogue";
 import type { Purchase } from "../api/clusters";
@@ -8,8 +8,10 @@ import { AskedPicker, PriceExplanation } from "../components/price-explain";
 import { BlockSkeleton, Gate } from "../components/state";
 import { CLOUDS, cloudName } from "../lib/cloud";
 
+export type Offering = Omit<Asked, "purchase" | "quantity">;
+
 /** Reads "cloud/region/type" or "cloud/region/type/zone"; null when it is neither. */
-export function readOffering(text: string | undefined): Omit<Asked, "purchase" | "quantity"> | null {
+export function readOffering(text: string | undefined): Offering | null {
   const [cloud, region, instanceType, zone, ...rest] = (text ?? "").split("/");
   const known = CLOUDS.find((c) => c === cloud);
   if (!known || !region || !instanceType || rest.length > 0) return null;
@@ -21,10 +23,13 @@ export function PriceDrawer({
   open,
   purchase: first,
   onClose,
+  about,
 }: {
   open: string | undefined;
   purchase: Purchase;
   onClose: () => void;
+  /** What else is said of the offering, under its price. */
+  about?: (offering: Offering) => ReactNode;
 }) {
   const { t } = useTranslation();
   const offering = readOffering(open);
@@ -38,12 +43,17 @@ export function PriceDrawer({
       styles={{ title: { fontWeight: 650, fontSize: "1.05rem" } }}
       closeButtonProps={{ "aria-label": t("common.close") }}
     >
-      {offering && <Explained key={open} offering={offering} first={first} />}
+      {offering && (
+        <Stack gap="xl">
+          <Explained key={open} offering={offering} first={first} />
+          {about?.(offering)}
+        </Stack>
+      )}
     </Drawer>
   );
 }
 
-function Explained({ offering, first }: { offering: Omit<Asked, "purchase" | "quantity">; first: Purchase }) {
+function Explained({ offering, first }: { offering: Offering; first: Purchase }) {
   const [purchase, setPurchase] = useState(first);
   const [quantity, setQuantity] = useState(1);
   const query = useQuery(explainQuery({ ...offering, purchase, quantity }));

@@ -4,7 +4,7 @@ import { PURCHASES } from "../api/clusters";
 import { AGGREGATES, IDLES } from "../api/cost";
 import { DECISION_STATES, OUTCOMES } from "../api/decisions";
 import { CLOUDS } from "../lib/cloud";
-import { moment, oneOf, schema, text, whole } from "../lib/search";
+import { flag, moment, oneOf, schema, text, whole } from "../lib/search";
 import { MEASURES } from "../lib/supply";
 
 export const RANGES = ["h1", "h6", "h24", "d7", "d14"] as const;
@@ -49,6 +49,8 @@ export const SPOT_TABS = ["stats", "cheapest", "quarantine"] as const;
 export const SUPPLY_VIEWS = ["map", "table"] as const;
 export const COMMITMENT_TABS = ["use", "list", "expiries", "advice"] as const;
 export const COMMITMENT_WINDOWS = ["d7", "d30", "d90"] as const;
+/** How machines reach each other without their processors; "any" of them. */
+export const FABRICS = ["any", "efa", "infiniband", "gpudirect"] as const;
 export const SORT_PRICES = ["on_demand", "spot"] as const;
 
 export const spot = schema({
@@ -83,6 +85,10 @@ export const catalogue = schema({
   gpuGb: whole(0, 2000),
   cpus: whole(0, 2000),
   gib: whole(0, 100_000),
+  mig: flag,
+  gbps: whole(0, 100_000),
+  disk: whole(0, 1_000_000),
+  fabric: oneOf(FABRICS),
   by: oneOf(SORT_PRICES),
   open: text(300),
 });

@@ -51,6 +51,8 @@ export function aMarket(over: Partial<WireSpotMarket> = {}): WireSpotMarket {
     zones: ["us-east-1a", "us-east-1b", "us-east-1c"],
     machine: aMachine(),
     seen_at: before(190),
+    last_at: before(190),
+    stale: false,
     ...over,
   };
 }
@@ -117,6 +119,7 @@ export function aSupply(over: Partial<WireSupply> = {}): WireSupply {
     expected_seconds_to_capacity: 260,
     backoff_until: null,
     prior_share: 0.54,
+    placement: null,
     price_ratio: 0.38,
     evidence: {
       attempts: 69.1,
@@ -246,6 +249,21 @@ export function anInstance(over: Partial<WireInstance> = {}): WireInstance {
     spot: money("26.4192"),
     per_gpu: money("6.88"),
     source: SOURCE,
+    network_mbps: 3_200_000,
+    local_disk_gib: 28_312,
+    gpu_link: "nvswitch",
+    gpu_link_gbyte_s: 900,
+    fabric: "efa",
+    fabric_gbps: 3200,
+    mig: true,
+    mig_profiles: [
+      { name: "1g.10gb", most: 7 },
+      { name: "7g.80gb", most: 1 },
+    ],
+    allocatable: { cpu_milli: 191_450, mem_mib: 2_095_697, max_pods: 100, rule: "eks" },
+    regions_sold: 12,
+    regions_priced: 1,
+    doubts: [],
     ...over,
   };
 }

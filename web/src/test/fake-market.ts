@@ -121,6 +121,54 @@ export class FakeMarket {
       on_demand: make.money("4.6016"),
       spot: make.money("1.2432"),
       per_gpu: make.money("1.1504"),
+      network_mbps: 40_000,
+      local_disk_gib: 3501,
+      gpu_link: "pcie",
+      gpu_link_gbyte_s: null,
+      fabric: "none",
+      fabric_gbps: null,
+      mig: false,
+      mig_profiles: [],
+    }),
+    market.anInstance({
+      cloud: "gcp",
+      name: "g2-standard-96",
+      gpu_model: "L4",
+      gpu_memory_mib: 24_576,
+      cpu_milli: 96_000,
+      mem_mib: 393_216,
+      region: "us-east5",
+      on_demand: make.money("9.01415056"),
+      spot: null,
+      per_gpu: make.money("1.12676882"),
+      network_mbps: null,
+      local_disk_gib: null,
+      gpu_link: "",
+      gpu_link_gbyte_s: null,
+      fabric: "",
+      fabric_gbps: null,
+      mig: null,
+      mig_profiles: [],
+      allocatable: { cpu_milli: 95_690, mem_mib: null, max_pods: null, rule: "gke" },
+      doubts: [
+        {
+          region: "us-east5",
+          purchase: "spot",
+          hour: make.money("0.90128"),
+          expected: make.money("5.067512062"),
+          reason: "off_peers",
+        },
+      ],
+    }),
+    market.anInstance({
+      name: "p4d.24xlarge",
+      gpu_model: "A100-40GB",
+      gpu_memory_mib: 40_960,
+      region: "us-west-2",
+      on_demand: null,
+      spot: null,
+      per_gpu: null,
+      source: "",
     }),
   ];
   advice = [
@@ -535,6 +583,8 @@ export class FakeMarket {
       "/catalog/instances",
       (r) => {
         const least = (name: string) => Number(r.query.get(name) ?? 0);
+        // What is not known does not fit.
+        const has = (value: number | null, name: string) => least(name) === 0 || (value ?? -1) >= least(name);
         const text = (r.query.get("q") ?? "").toLowerCase();
         const items = this.instances.filter(
           (i) =>
@@ -544,7 +594,12 @@ export class FakeMarket {
             i.gpu_count >= least("min_gpus") &&
             i.gpu_memory_mib >= least("min_gpu_memory_mib") &&
             i.cpu_milli >= least("min_cpu_milli") &&
-            i.mem_mib >= least("min_mem_mib"),
+            i.mem_mib >= least("min_mem_mib") &&
+            has(i.network_mbps, "min_network_mbps") &&
+            has(i.local_disk_gib, "min_local_disk_gib") &&
+            (r.query.get("mig") !== "true" || i.mig === true) &&
+            (!r.query.get("fabric") ||
+              (r.query.get("fabric") === "any" ? i.fabric !== "none" : i.fabric === r.query.get("fabric"))),
         );
         return ok({
           date: "2026-07-30",
@@ -559,6 +614,11 @@ export class FakeMarket {
             },
           ],
           total: items.length,
+          coverage: [
+            { cloud: "aws", priced: ["us-east-1"], unpriced: ["us-west-2"] },
+            { cloud: "gcp", priced: ["us-central1"], unpriced: [] },
+          ],
+          doubts: this.instances.reduce((sum, i) => sum + (i.doubts ?? []).length, 0),
           items,
         });
       },
