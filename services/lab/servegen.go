@@ -1,8 +1,6 @@
 package lab
 
 import (
-	"encoding/csv"
-	"errors"
 	"io"
 	"math"
 	"sort"
@@ -121,39 +119,17 @@ type csvRow struct {
 	err     error
 }
 
+// readRows reads the rows of one model.
 func readRows(r io.Reader, columns []string, model string, each func(*csvRow) error) error {
-	in := csv.NewReader(r)
-	in.ReuseRecord = true
-	in.FieldsPerRecord = len(columns)
-	row := &csvRow{columns: columns}
-	for {
-		fields, err := in.Read()
-		row.row++
-		row.fields, row.err = fields, nil
+	return readTable(r, columns, func(row *csvRow) error {
 		switch {
-		case errors.Is(err, io.EOF):
-			if row.row == 1 {
-				return fleet.Errorf(fleet.CodeInvalid, "the file is empty; want the columns %v", columns)
-			}
-			return nil
-		case err != nil:
-			return row.refuse("%v", err)
-		case row.row == 1:
-			for i, c := range columns {
-				if fields[i] != c {
-					return row.refuse("column %d is %q; want %q", i+1, fields[i], c)
-				}
-			}
-			continue
 		case row.row > maxRows:
 			return row.refuse("more than %d rows", maxRows)
-		case fields[0] != model:
-			continue
+		case row.fields[0] != model:
+			return nil
 		}
-		if err := each(row); err != nil {
-			return err
-		}
-	}
+		return each(row)
+	})
 }
 
 func (r *csvRow) refuse(format string, args ...any) error {

@@ -78,9 +78,9 @@ type ClientRule struct {
 
 // Band is a range; what is left out does not limit.
 type Band struct {
-	Least  *float64 `json:"at_least,omitempty"`
-	Most   *float64 `json:"at_most,omitempty"`
-	Below  *float64 `json:"under,omitempty"`
+	Least *float64 `json:"at_least,omitempty"`
+	Most  *float64 `json:"at_most,omitempty"`
+	Below *float64 `json:"under,omitempty"`
 }
 
 func (b *Band) holds(v float64) bool {
@@ -421,4 +421,12 @@ func (d *durations) levels(n int) []float64 {
 		out[i] = d.quantile((float64(i)+0.5)/float64(n), total)
 	}
 	return out
+}
+
+// WorkloadText is the YAML of a workload of the program.
+func WorkloadText(name string) ([]byte, error) {
+	if _, ok := shipped()[name]; !ok {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "there is no workload %q; there are %s", name, strings.Join(slices.Concat(builtinNames, boardNames), ", "))
+	}
+	return workloadFiles.ReadFile("workloads/" + name + ".yaml")
 }

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bufio"
-	"compress/gzip"
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime/pprof"
 	"strings"
 	"text/tabwriter"
@@ -19,19 +17,25 @@ import (
 
 const replayUsage = `plimsoll replay scores scaling policies on recorded or built-in load against a proven bound (docs/replay.md).
 
-  score      every policy on every workload, as a table or JSON
+  score      every policy on every workload: table, JSON (--json) or a page with charts (--html FILE);
+             --hindsight tunes every baseline on the judged span itself and checks our claim against the best of them
   compare    two policies side by side: what each costs and how many requests wait
   run        one policy on one workload, hour by hour
+  tune       what nightly tuning would set: the cheapest of a small grid over the last weeks, one notch at most
+  workloads  the workloads of the program as YAML, to start your own from
+  policies   the policies and the families of baselines, with what their targets mean
 
-plimsoll replay COMMAND -h tells the flags. Without --data DIR the built-in workloads are taken.
+plimsoll replay COMMAND -h tells the flags. Without --data DIR or --workload-file F the built-in workloads are taken.
 `
 
+// replayCommands by name. Each reads its own flags.
+var replayCommands = map[string]func(context.Context, []string, io.Writer, io.Writer) error{
+	"score": replayScore, "compare": replayCompare, "run": replayRun, "tune": replayTune, "workloads": replayWorkloads, "policies": replayPolicies,
+}
+
 func replayCommand(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	commands := map[string]func(context.Context, []string, io.Writer, io.Writer) error{
-		"score": replayScore, "compare": replayCompare, "run": replayRun,
-	}
 	if len(args) > 0 {
-		if c, ok := commands[args[0]]; ok {
+		if c, ok := replayCommands[args[0]]; ok {
 			return c(ctx, args[1:], stdout, stderr)
 		}
 		if args[0] == "-h" || args[0] == "--help" || args[0] == "help" {
@@ -43,11 +47,12 @@ func replayCommand(ctx context.Context, args []string, stdout, stderr io.Writer)
 	return errUsage
 }
 
-// replayFlags are those of all three commands.
+// replayFlags are those of all commands that play loads.
 type replayFlags struct {
 	set       *flag.FlagSet
 	data      *string
 	workloads *string
+	files     *string
 	span      *string
 	seed      *uint64
 	asJSON    *bool
@@ -57,8 +62,9 @@ type replayFlags struct {
 func newReplayFlags(name string) *replayFlags {
 	set := flag.NewFlagSet("plimsoll replay "+name, flag.ContinueOnError)
 	return &replayFlags{set: set,
-		data:      set.String("data", "", "`DIR` that holds traces/servegen_*.csv.gz; default: the built-in workloads"),
-		workloads: set.String("workload", "", "only these, `NAMES` with commas between"),
+		data:      set.String("data", "", "`DIR` that holds traces/servegen_*.csv.gz: score the workloads of docs/replay.md; with -workload-file the folder of its files"),
+		workloads: set.String("workload", "", "only these of the program's workloads, `NAMES` with commas between"),
+		files:     set.String("workload-file", "", "workloads of your own, YAML `FILES` with commas between (see plimsoll replay workloads)"),
 		span:      set.String("span", "test", "judge the `test` part, or train: the history before it"),
 		seed:      set.Uint64("seed", 1, "of the requests that are drawn"),
 		asJSON:    set.Bool("json", false, "print JSON"),
@@ -105,119 +111,19 @@ func names(list string) []string {
 	return out
 }
 
-// each calls fn with every trace that was asked for, in the order of the scoreboard.
-func (f *replayFlags) each(ctx context.Context, fn func(t *lab.Trace) error) error {
-	want := map[string]bool{}
-	for _, n := range names(*f.workloads) {
-		want[n] = true
-	}
-	chosen := func(n string) bool { return len(want) == 0 || want[n] }
-	known := []string{}
-	found := 0
-	judge := func(t *lab.Trace) error {
-		found++
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if *f.span == "train" {
-			if t.From == 0 {
-				return nil // a day without history before it: nothing to train on
-			}
-			t = t.Span(0, t.From)
-		}
-		return fn(t)
-	}
-	if *f.data == "" {
-		traces, err := lab.Builtin(*f.seed)
-		if err != nil {
-			return err
-		}
-		for _, t := range traces {
-			known = append(known, t.Name)
-			if chosen(t.Name) {
-				if err := judge(t); err != nil {
-					return err
-				}
-			}
-		}
-	} else {
-		clients := map[string][]lab.Client{}
-		for _, w := range lab.Workloads() {
-			known = append(known, w.Name)
-			if !chosen(w.Name) {
-				continue
-			}
-			if clients[w.Source.Model] == nil {
-				c, err := readClients(*f.data, w.Source.Model)
-				if err != nil {
-					return err
-				}
-				clients[w.Source.Model] = c
-			}
-			t, err := w.Build(clients[w.Source.Model], *f.seed)
-			if err != nil {
-				return err
-			}
-			if err := judge(t); err != nil {
-				return err
-			}
-		}
-	}
-	if found == 0 || found < len(want) {
-		return fleet.Errorf(fleet.CodeInvalid, "%d of the workloads %q are known; there are %s", found, *f.workloads, strings.Join(known, ", "))
-	}
-	return nil
-}
-
-// readClients reads what ServeGen published about one model.
-func readClients(dir, model string) ([]lab.Client, error) {
-	var clients []lab.Client
-	err := readTrace(filepath.Join(dir, "traces", "servegen_client_rate_10min.csv.gz"), func(r io.Reader) (err error) {
-		clients, err = lab.ReadRates(r, model)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return clients, readTrace(filepath.Join(dir, "traces", "servegen_client_tokens.csv.gz"), func(r io.Reader) error {
-		return lab.ReadTokens(r, model, clients)
-	})
-}
-
-// readTrace opens a file, gzipped or not, of at most maxTraceBytes of text.
-func readTrace(path string, read func(io.Reader) error) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return fleet.Errorf(fleet.CodeInvalid, "open the trace: %v", err)
-	}
-	defer f.Close()
-	r, err := plainText(f)
-	if err != nil {
-		return fleet.Errorf(fleet.CodeInvalid, "%s: %v", path, err)
-	}
-	bounded := &io.LimitedReader{R: r, N: maxTraceBytes + 1}
-	err = read(bounded)
-	if bounded.N <= 0 {
-		err = fleet.Errorf(fleet.CodeTooLarge, "more than %d MiB", maxTraceBytes>>20)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
-}
-
-// plainText unpacks gzip where the first bytes say so.
-func plainText(f io.Reader) (io.Reader, error) {
-	buffered := bufio.NewReaderSize(f, 1<<16)
-	if magic, _ := buffered.Peek(2); len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b {
-		return gzip.NewReader(buffered)
-	}
-	return buffered, nil
+// scored is what score prints as JSON.
+type scored struct {
+	lab.Board
+	Hindsight []lab.Hindsight `json:"hindsight,omitempty"`
+	Verdict   *lab.Verdict    `json:"verdict,omitempty"`
 }
 
 func replayScore(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := newReplayFlags("score")
-	policies := f.set.String("policy", "", "only these, `NAMES` with commas between")
+	policies := f.set.String("policy", "", "only these, `NAMES` with commas between (see plimsoll replay policies)")
+	hindsight := f.set.Bool("hindsight", false, "tune every family of baselines on the judged span itself, at equal or better lateness than ours")
+	ours := f.set.String("ours", "plimsoll-cq", "the `NAME` of the policy that -hindsight and -html set against the others")
+	html := f.set.String("html", "", "write the scorecard as one self-contained page to `FILE`")
 	if err := f.prepare(args, stderr); err != nil {
 		return err
 	}
@@ -225,16 +131,59 @@ func replayScore(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	if err != nil {
 		return err
 	}
-	return f.profiled(func() error {
-		board := lab.Board{}
-		if err := f.each(ctx, func(t *lab.Trace) error { return board.Add(t, entries) }); err != nil {
+	mine, err := lab.Named([]string{*ours})
+	if err != nil {
+		return err
+	}
+	out := scored{}
+	report := lab.Report{Ours: *ours, Span: *f.span, Seed: *f.seed}
+	err = f.profiled(func() error {
+		return f.each(ctx, func(l lab.Load) error {
+			if err := out.AddLoad(l, entries); err != nil {
+				return err
+			}
+			if *hindsight {
+				c := out.Columns[len(out.Columns)-1]
+				out.Hindsight = append(out.Hindsight, lab.TuneInHindsight(l, mine[0], c.Bound, lab.Families()))
+			}
+			if *html != "" {
+				report.Add(l, entries)
+			}
+			return ctx.Err()
+		})
+	})
+	if err != nil {
+		return err
+	}
+	if *hindsight {
+		v := lab.Judge(out.Hindsight)
+		out.Verdict = &v
+	}
+	if *html != "" {
+		report.Board, report.Hindsight = out.Board, out.Hindsight
+		if err := writePage(*html, &report); err != nil {
 			return err
 		}
-		if *f.asJSON {
-			return writeJSON(stdout, board)
-		}
-		return board.Write(stdout)
-	})
+	}
+	if *f.asJSON {
+		return writeJSON(stdout, out)
+	}
+	if err := out.Write(stdout); err != nil || !*hindsight {
+		return err
+	}
+	return lab.WriteHindsight(stdout, out.Hindsight)
+}
+
+// writePage writes the report whole or not at all.
+func writePage(path string, r *lab.Report) error {
+	page := bytes.Buffer{}
+	if err := r.WriteHTML(&page); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, page.Bytes(), 0o644); err != nil { //nolint:gosec // a report to be shown around
+		return fleet.Errorf(fleet.CodeInvalid, "write the report: %v", err)
+	}
+	return nil
 }
 
 // comparison is one workload of two policies.
@@ -253,7 +202,7 @@ func replayCompare(ctx context.Context, args []string, stdout, stderr io.Writer)
 		return err
 	}
 	two := names(*policies)
-	if len(two) != 2 {
+	if len(two) != 2 || two[0] == two[1] {
 		fmt.Fprintln(stderr, "plimsoll replay compare: name two policies with -policy A,B")
 		return errUsage
 	}
@@ -263,7 +212,7 @@ func replayCompare(ctx context.Context, args []string, stdout, stderr io.Writer)
 	}
 	board := lab.Board{}
 	if err := f.profiled(func() error {
-		return f.each(ctx, func(t *lab.Trace) error { return board.Add(t, entries) })
+		return f.each(ctx, func(l lab.Load) error { return board.AddLoad(l, entries) })
 	}); err != nil {
 		return err
 	}
@@ -277,11 +226,42 @@ func replayCompare(ctx context.Context, args []string, stdout, stderr io.Writer)
 		return writeJSON(stdout, out)
 	}
 	tw := tabwriter.NewWriter(stdout, 0, 4, 2, ' ', 0)
-	fmt.Fprintf(tw, "workload\t%s: cost / bound, late %%\t%s\tcost\tlate, points\n", two[0], two[1])
-	for _, c := range out {
-		fmt.Fprintf(tw, "%s\t%.2f / %.2f\t%.2f / %.2f\t%+.1f %%\t%+.2f\n", c.Workload, c.A.Ratio, 100*c.A.LateRate, c.B.Ratio, 100*c.B.LateRate, 100*c.CostDelta, 100*(c.B.LateRate-c.A.LateRate))
+	for i, m := range board.Measures() {
+		if i > 0 {
+			fmt.Fprintln(tw, "\t\t\t\t")
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s", m.Title, two[0], two[1])
+		if i == 0 {
+			fmt.Fprint(tw, "\tcost\tlate, points")
+		} else {
+			fmt.Fprint(tw, "\t\t")
+		}
+		fmt.Fprintln(tw)
+		for _, c := range out {
+			fmt.Fprintf(tw, "%s\t%s\t%s", c.Workload, m.Cell(c.A), m.Cell(c.B))
+			if i == 0 {
+				fmt.Fprintf(tw, "\t%+.1f %%\t%+.2f", 100*c.CostDelta, 100*(c.B.LateRate-c.A.LateRate))
+			} else {
+				fmt.Fprint(tw, "\t\t")
+			}
+			fmt.Fprintln(tw)
+		}
 	}
-	return tw.Flush()
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	return tellProblems(stdout, board)
+}
+
+func tellProblems(w io.Writer, b lab.Board) error {
+	for _, c := range b.Columns {
+		if c.Problem != "" {
+			if _, err := fmt.Fprintf(w, "\n%s is impossible: %s.\n", c.Workload, c.Problem); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func replayRun(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -290,7 +270,7 @@ func replayRun(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	if err := f.prepare(args, stderr); err != nil {
 		return err
 	}
-	if *policy == "" || len(names(*f.workloads)) != 1 {
+	if *policy == "" || len(names(*f.workloads))+len(names(*f.files)) != 1 {
 		fmt.Fprintln(stderr, "plimsoll replay run: name one policy and one workload")
 		return errUsage
 	}
@@ -298,16 +278,66 @@ func replayRun(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	if err != nil {
 		return err
 	}
-	return f.each(ctx, func(t *lab.Trace) error {
-		hours := lab.Timeline(t, lab.DefaultConfig(t), entries[0])
-		if *f.asJSON {
-			return writeJSON(stdout, hours)
-		}
-		tw := tabwriter.NewWriter(stdout, 0, 4, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintln(tw, "hour\tdemand\tpeak\tready, mean\tmost\torders\tlate %\t")
-		for _, h := range hours {
-			fmt.Fprintf(tw, "%d\t%.2f\t%.1f\t%.2f\t%d\t%d\t%.2f\t\n", h.Hour, h.Demand, h.Peak, h.Ready, h.Most, h.Orders, 100*h.LateRatio)
+	return f.profiled(func() error {
+		return f.each(ctx, func(l lab.Load) error {
+			hours := lab.Timeline(l.Trace, l.Config, entries[0])
+			if *f.asJSON {
+				return writeJSON(stdout, hours)
+			}
+			tw := tabwriter.NewWriter(stdout, 0, 4, 2, ' ', tabwriter.AlignRight)
+			fmt.Fprintln(tw, "hour\tdemand\tpeak\tready, mean\tmost\torders\tlate %\t")
+			for _, h := range hours {
+				fmt.Fprintf(tw, "%d\t%.2f\t%.1f\t%.2f\t%d\t%d\t%.2f\t\n", h.Hour, h.Demand, h.Peak, h.Ready, h.Most, h.Orders, 100*h.LateRatio)
+			}
+			return tw.Flush()
+		})
+	})
+}
+
+// replayWorkloads prints the program's workloads, or those named, as YAML.
+func replayWorkloads(_ context.Context, args []string, stdout, stderr io.Writer) error {
+	set := flag.NewFlagSet("plimsoll replay workloads", flag.ContinueOnError)
+	only := set.String("workload", "", "only these, `NAMES` with commas between")
+	if err := parse(set, args, stderr, 0); err != nil {
+		return err
+	}
+	wanted := names(*only)
+	if len(wanted) == 0 {
+		tw := tabwriter.NewWriter(stdout, 0, 4, 2, ' ', 0)
+		fmt.Fprintln(tw, "workload\tsource\thours\tof them history\thow it is built")
+		for _, w := range append(lab.BuiltinWorkloads(), lab.Workloads()...) {
+			fmt.Fprintf(tw, "%s\t%s\t%g\t%g\t%s\n", w.Name, strings.TrimSpace(w.Source.Kind+" "+w.Source.Model), w.Source.Hours, w.History, w.Note)
 		}
 		return tw.Flush()
-	})
+	}
+	for i, n := range wanted {
+		text, err := lab.WorkloadText(n)
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			fmt.Fprintln(stdout, "---")
+		}
+		if _, err := stdout.Write(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replayPolicies lists what can be named.
+func replayPolicies(_ context.Context, args []string, stdout, stderr io.Writer) error {
+	if err := parse(flag.NewFlagSet("plimsoll replay policies", flag.ContinueOnError), args, stderr, 0); err != nil {
+		return err
+	}
+	fmt.Fprintln(stdout, "On the scoreboard:")
+	for _, p := range lab.Policies() {
+		fmt.Fprintf(stdout, "  %s\n", p.Name)
+	}
+	fmt.Fprintln(stdout, "\nWith a target of your own, NAME-TARGET:")
+	tw := tabwriter.NewWriter(stdout, 0, 4, 2, ' ', 0)
+	for _, f := range lab.Families() {
+		fmt.Fprintf(tw, "  %s\t%s (%d)\n", f.Name, f.Means, f.Default)
+	}
+	return tw.Flush()
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,10 +50,16 @@ func TestReplayPrintsTables(t *testing.T) {
 		want []string
 	}{
 		{[]string{"score", "--workload", "steady", "--policy", "naive,hpa-85"}, []string{"cost / bound, late %", "naive ", "hpa-85 ", "thrash, cycles/h"}},
-		{[]string{"compare", "--workload", "steady", "--policy", "hpa-70,plimsoll-cq"}, []string{"hpa-70: cost / bound, late %", "steady "}},
+		{[]string{"compare", "--workload", "steady", "--policy", "hpa-70,plimsoll-cq"}, []string{"cost / bound, late %", "hpa-70", "late, points", "steady "}},
 		{[]string{"run", "--workload", "steady", "--policy", "plimsoll-cq"}, []string{"ready, mean", "\n    47  "}},
 		{[]string{"score", "--workload", "steady", "--policy", "naive", "--span", "train"}, []string{"naive "}},
-		{[]string{"help"}, []string{"score", "compare", "run"}},
+		{[]string{"help"}, []string{"score", "compare", "run", "tune", "workloads", "policies"}},
+		{[]string{"tune", "--workload", "steady", "--min-days", "2"}, []string{"late-60", "replica-hours", "next: "}},
+		{[]string{"tune", "--workload", "steady"}, []string{"next: late-60 (too_little_history)"}},
+		{[]string{"tune", "--workload", "steady", "--family", "hpa", "--min-days", "2", "--days", "2"}, []string{"hpa-70", "current", "next: hpa-75 (moved)"}},
+		{[]string{"workloads"}, []string{"tenA", "servegen m-large", "on-off"}},
+		{[]string{"workloads", "--workload", "daily"}, []string{"name: daily", "kind: invented"}},
+		{[]string{"policies"}, []string{"plimsoll-cq", "llmd-wva-model", "utilisation, % (70)"}},
 	} {
 		code, out, errText := replayed(t, tc.args...)
 		if code != 0 {
@@ -82,7 +89,15 @@ func TestReplaySaysWhatIsWrong(t *testing.T) {
 		want string
 	}{
 		{nil, "plimsoll replay scores"},
-		{[]string{"tune"}, "plimsoll replay scores"},
+		{[]string{"tunes"}, "plimsoll replay scores"},
+		{[]string{"tune", "--family", "magic"}, `there is no family "magic"`},
+		{[]string{"tune", "--workload", "steady", "--min-days", "2", "--current", "late-61"}, `the current setting "late-61" is not on the grid`},
+		{[]string{"tune", "--days", "90"}, "want 1 to 21 days"},
+		{[]string{"workloads", "--workload", "magic"}, `there is no workload "magic"`},
+		{[]string{"score", "--policy", "hpa-70", "--ours", "magic"}, `there is no policy "magic"`},
+		{[]string{"compare", "--policy", "naive,naive"}, "name two policies"},
+		{[]string{"score", "--workload-file", filepath.Join(empty, "none.yaml")}, "read the workload"},
+		{[]string{"score", "--workload-file", filepath.Join(empty, "none.yaml"), "--workload", "daily"}, "want one of them"},
 		{[]string{"score", "--policy", "magic"}, `there is no policy "magic"`},
 		{[]string{"score", "--policy", "hpa-0"}, `there is no policy "hpa-0"`},
 		{[]string{"score", "--workload", "daily,nightly"}, "steady, daily, bursty, on-off"},
@@ -118,6 +133,106 @@ func TestReplayReachesItsGoalsOnRecordedLoad(t *testing.T) {
 		r, ok := board.Row(workload, "plimsoll-cq")
 		if !ok || r.Ratio > goal || r.LateRate > 0.01 {
 			t.Errorf("%s: %.3f of the bound, %.4f late; want at most %.2f and 0.01", workload, r.Ratio, r.LateRate, goal)
+		}
+	}
+}
+
+// written puts files into a new folder and says where.
+func written(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+const countsWorkload = `name: shop
+source:
+  kind: counts
+  file: shop.csv
+  request: {input: {mean: 900, p50: 600, p90: 2000, p99: 5000}, output: {mean: 170, p50: 120, p90: 380, p99: 900}}
+scale: {replicas: 5}
+replica: {start_seconds: 60, price_per_hour: "2.50"}
+`
+
+func TestReplayScoresALoadOfOnesOwn(t *testing.T) {
+	t.Parallel()
+	counts := strings.Builder{}
+	counts.WriteString("minute,requests\n")
+	for m := range 240 {
+		fmt.Fprintf(&counts, "%d,%d\n", m*60, 100+m%60)
+	}
+	azure := "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:00:00.0000000,2000,100\n2023-11-16 18:00:30.5000000,1000,300\n2023-11-16 18:09:00.0000000,10,10\n"
+	dir := written(t, map[string]string{
+		"shop.csv": counts.String(), "shop.yaml": countsWorkload,
+		"small.yaml": strings.Replace(countsWorkload, "start_seconds: 60", "start_seconds: 60, max: 3", 1) + "slo: {late_ratio: 0.02}\n",
+		"azure.csv":  azure, "azure.yaml": "name: code\nsource: {kind: azure-llm, file: azure.csv}\nscale: {factor: 40}\n",
+		"bad.csv": strings.Replace(counts.String(), "\n180,103\n", "\n180,NaN\n", 1), "bad.yaml": strings.Replace(countsWorkload, "shop.csv", "bad.csv", 1),
+	})
+	page := filepath.Join(dir, "page.html")
+	code, out, errText := replayed(t, "score", "--workload-file", filepath.Join(dir, "shop.yaml")+","+filepath.Join(dir, "azure.yaml"), "--policy", "hpa-70,oracle,plimsoll-cq", "--html", page)
+	if code != 0 {
+		t.Fatalf("status %d: %s", code, errText)
+	}
+	for _, w := range []string{"shop", "code", "cost, USD", "time to first token"} {
+		if !strings.Contains(out, w) {
+			t.Errorf("%q is not in\n%s", w, out)
+		}
+	}
+	html, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range []string{"<svg", "shop", "plimsoll-cq", "prefers-color-scheme: dark"} {
+		if !strings.Contains(string(html), w) {
+			t.Errorf("%q is not on the page", w)
+		}
+	}
+	for _, w := range []string{"http://", "https://", "<script", "<link", "<img"} {
+		if strings.Contains(string(html), w) {
+			t.Errorf("the page is not self-contained: it has %q", w)
+		}
+	}
+	// Three replicas cannot serve a mean of five: that is said, and there is no bound to compare with.
+	code, out, errText = replayed(t, "score", "--workload-file", filepath.Join(dir, "small.yaml"), "--policy", "hpa-70")
+	if code != 0 || !strings.Contains(out, "shop is impossible: its peak needs") || !strings.Contains(out, "at most 3 are allowed") || !strings.Contains(out, "- / ") {
+		t.Errorf("status %d, %s\n%s", code, errText, out)
+	}
+	code, _, errText = replayed(t, "score", "--workload-file", filepath.Join(dir, "bad.yaml"))
+	if code != 2 || !strings.Contains(errText, `bad.csv: row 5: requests is "NaN"`) {
+		t.Errorf("status %d and %q; want the row of the NaN", code, errText)
+	}
+}
+
+func TestReplayChecksTheClaimInHindsight(t *testing.T) {
+	t.Parallel()
+	counts := strings.Builder{}
+	counts.WriteString("minute,requests\n")
+	for m := range 120 {
+		fmt.Fprintf(&counts, "%d,%d\n", m*60, 100+m%40)
+	}
+	dir := written(t, map[string]string{"shop.csv": counts.String(), "shop.yaml": countsWorkload})
+	args := []string{"score", "--workload-file", filepath.Join(dir, "shop.yaml"), "--policy", "hpa-70", "--hindsight"}
+	code, out, errText := replayed(t, args...)
+	if code != 0 {
+		t.Fatalf("status %d: %s", code, errText)
+	}
+	for _, w := range []string{"each baseline at its cheapest target", "ours against it", "Claim: never over 2 %", "hpa+inflight"} {
+		if !strings.Contains(out, w) {
+			t.Errorf("%q is not in\n%s", w, out)
+		}
+	}
+	code, out, _ = replayed(t, append(args, "--json")...)
+	board := scored{}
+	if err := json.Unmarshal([]byte(out), &board); err != nil || code != 0 || len(board.Hindsight) != 1 || board.Verdict == nil || len(board.Hindsight[0].Tuned) != len(lab.Families()) {
+		t.Errorf("status %d, %v: %d workloads in hindsight", code, err, len(board.Hindsight))
+	}
+	for _, b := range board.Hindsight[0].Tuned {
+		if b.Target != 0 && b.Late > board.Hindsight[0].Late+1e-9 {
+			t.Errorf("%s at %d is later than ours", b.Family, b.Target)
 		}
 	}
 }

@@ -1,0 +1,178 @@
+package lab
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+)
+
+// Tuned is the cheapest target of a baseline's family that is at least as punctual as ours, found with knowledge of the judged span.
+type Tuned struct {
+	Family string `json:"family"`
+	Means  string `json:"target_means"`
+	// Target of the family; left out when none of them is punctual enough.
+	Target  int     `json:"target,omitzero"`
+	Ratio   float64 `json:"cost_ratio,omitzero"`
+	Paid    float64 `json:"paid_replica_hours,omitzero"`
+	Late    float64 `json:"late_ratio"`
+	Delta   float64 `json:"ours_over_it"` // what ours costs more, as a share of it; negative: ours is cheaper
+	Tried   int     `json:"tried"`
+	Nearest float64 `json:"least_late_ratio"` // of all targets
+}
+
+// Hindsight is ours against every family tuned on the very span that is judged, on one workload.
+type Hindsight struct {
+	Workload string  `json:"workload"`
+	Policy   string  `json:"policy"` // ours
+	Paid     float64 `json:"paid_replica_hours"`
+	Ratio    float64 `json:"cost_ratio,omitzero"`
+	Late     float64 `json:"late_ratio"`
+	Tuned    []Tuned `json:"tuned"` // cheapest first; those that are never punctual enough last
+}
+
+// Best is the cheapest tuned baseline; false when none is as punctual.
+func (h *Hindsight) Best() (Tuned, bool) {
+	if len(h.Tuned) == 0 || h.Tuned[0].Target == 0 {
+		return Tuned{}, false
+	}
+	return h.Tuned[0], true
+}
+
+// The claim that hindsight checks.
+const (
+	ClaimDearer    = 0.02 // never more than this dearer than the best baseline tuned in hindsight at equal lateness
+	ClaimCheaper   = 0.10 // at least this much cheaper
+	ClaimWorkloads = 2    // on so many workloads
+)
+
+// TuneInHindsight finds for every family the cheapest target that leaves no more requests late than ours: first over the family's targets,
+// then in steps of one between the neighbours of the best of them. Without the bound of the load, ratios are left out.
+func TuneInHindsight(l Load, ours Entry, bound float64, families []Family) Hindsight {
+	mine := l.row(ours, bound)
+	h := Hindsight{Workload: l.Trace.Name, Policy: ours.Name, Paid: mine.Paid, Ratio: mine.Ratio, Late: mine.LateRate}
+	for i := range families {
+		h.Tuned = append(h.Tuned, tuneFamily(l, &families[i], mine, bound))
+	}
+	slices.SortStableFunc(h.Tuned, func(a, b Tuned) int {
+		switch {
+		case (a.Target == 0) != (b.Target == 0):
+			if a.Target == 0 {
+				return 1
+			}
+			return -1
+		case a.Paid < b.Paid:
+			return -1
+		case a.Paid > b.Paid:
+			return 1
+		}
+		return 0
+	})
+	return h
+}
+
+// lateSlack lets rounding pass for equal lateness.
+const lateSlack = 1e-9
+
+func tuneFamily(l Load, f *Family, mine Row, bound float64) Tuned {
+	out := Tuned{Family: f.Name, Means: f.Means, Nearest: 2}
+	best := -1
+	try := func(target int) bool {
+		r := l.row(f.Entry(target), bound)
+		out.Tried++
+		out.Nearest = min(out.Nearest, r.LateRate)
+		if r.LateRate > mine.LateRate+lateSlack || out.Target != 0 && r.Paid >= out.Paid {
+			return false
+		}
+		out.Target, out.Ratio, out.Paid, out.Late = target, r.Ratio, r.Paid, r.LateRate
+		return true
+	}
+	for i, target := range f.Targets {
+		if try(target) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return out
+	}
+	low, high := f.Targets[max(best-1, 0)], f.Targets[min(best+1, len(f.Targets)-1)]
+	step := max(1, (high-low)/10)
+	for target := low + step; target < high; target += step {
+		if !slices.Contains(f.Targets, target) {
+			try(target)
+		}
+	}
+	out.Delta = mine.Paid/out.Paid - 1
+	return out
+}
+
+// Verdict is whether the claim holds over workloads.
+type Verdict struct {
+	Holds   bool     `json:"holds"`
+	Cheaper []string `json:"cheaper_by_ten_per_cent"` // workloads
+	Dearer  []string `json:"dearer_by_over_two_per_cent"`
+	Alone   []string `json:"no_baseline_as_punctual"` // these count as cheaper
+}
+
+// Judge checks the claim.
+func Judge(all []Hindsight) Verdict {
+	v := Verdict{Cheaper: []string{}, Dearer: []string{}, Alone: []string{}}
+	for i := range all {
+		best, ok := all[i].Best()
+		switch {
+		case !ok:
+			v.Alone = append(v.Alone, all[i].Workload)
+		case best.Delta > ClaimDearer:
+			v.Dearer = append(v.Dearer, all[i].Workload)
+		case best.Delta <= -ClaimCheaper:
+			v.Cheaper = append(v.Cheaper, all[i].Workload)
+		}
+	}
+	v.Holds = len(v.Dearer) == 0 && len(v.Cheaper)+len(v.Alone) >= ClaimWorkloads
+	return v
+}
+
+// WriteHindsight prints the tables and whether the claim holds.
+func WriteHindsight(w io.Writer, all []Hindsight) error {
+	for i := range all {
+		h := &all[i]
+		fmt.Fprintf(w, "\n%s: %s costs %.3f of the bound with %.3f %% late; each baseline at its cheapest target that is as punctual\n", h.Workload, h.Policy, h.Ratio, 100*h.Late)
+		tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+		fmt.Fprintln(tw, "baseline\ttarget\tcost / bound\tlate %\tours against it\ttried")
+		for _, t := range h.Tuned {
+			if t.Target == 0 {
+				fmt.Fprintf(tw, "%s\t-\t-\t%.3f at least\t-\t%d\n", t.Family, 100*t.Nearest, t.Tried)
+				continue
+			}
+			fmt.Fprintf(tw, "%s\t%d\t%.3f\t%.3f\t%+.1f %%\t%d\n", t.Family, t.Target, t.Ratio, 100*t.Late, 100*t.Delta, t.Tried)
+		}
+		if err := tw.Flush(); err != nil {
+			return err
+		}
+	}
+	v := Judge(all)
+	fmt.Fprintf(w, "\nClaim: never over %.0f %% dearer than the best baseline tuned in hindsight at equal lateness, at least %.0f %% cheaper on %d workloads: ", 100*ClaimDearer, 100*ClaimCheaper, ClaimWorkloads)
+	if v.Holds {
+		fmt.Fprint(w, "holds.\n")
+	} else {
+		fmt.Fprint(w, "does not hold.\n")
+	}
+	for _, l := range []struct {
+		what string
+		on   []string
+	}{{"dearer by more", v.Dearer}, {"cheaper by at least that", v.Cheaper}, {"no baseline is as punctual", v.Alone}} {
+		fmt.Fprintf(w, "  %s: %s\n", l.what, orNone(l.on))
+	}
+	return nil
+}
+
+func orNone(names []string) string {
+	if len(names) == 0 {
+		return "nowhere"
+	}
+	out := names[0]
+	for _, n := range names[1:] {
+		out += ", " + n
+	}
+	return out
+}

@@ -1,0 +1,301 @@
+package lab
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"sort"
+	"strings"
+)
+
+// Report is the scorecard as one page: tables and charts, nothing loaded from elsewhere, light and dark.
+type Report struct {
+	Ours      string // the policy that is set against the others
+	Span      string // test or train
+	Seed      uint64
+	Board     Board
+	Hindsight []Hindsight
+	curves    []curve
+}
+
+// curve is one workload hour by hour under some policies.
+type curve struct {
+	workload string
+	lines    []curveLine
+}
+
+type curveLine struct {
+	name  string
+	hours []Hour
+}
+
+// shown beside ours in the charts over time, where they are among the policies.
+var shownInTime = []string{"hpa-70", "oracle"}
+
+// Add plays the hours of a load for the charts over time.
+func (r *Report) Add(l Load, policies []Entry) {
+	c := curve{workload: l.Trace.Name}
+	for _, name := range append([]string{r.Ours}, shownInTime...) {
+		for _, p := range policies {
+			if p.Name == name {
+				c.lines = append(c.lines, curveLine{name, Timeline(l.Trace, l.Config, p)})
+			}
+		}
+	}
+	r.curves = append(r.curves, c)
+}
+
+//go:embed report.html
+var reportText string
+
+var reportTemplate = template.Must(template.New("report").Parse(reportText))
+
+// WriteHTML writes the page. Same report, same bytes.
+func (r *Report) WriteHTML(w io.Writer) error {
+	p := page{Ours: r.Ours, Span: r.Span, Seed: r.Seed}
+	numbers := map[string]int{}
+	for i, name := range r.Board.Policies() {
+		numbers[name] = i + 1
+		p.Policies = append(p.Policies, numbered{i + 1, name, name == r.Ours})
+	}
+	for _, c := range r.Board.Columns {
+		p.Columns = append(p.Columns, c)
+		p.Charts = append(p.Charts, r.chart(c, numbers))
+	}
+	for _, m := range r.Board.Measures() {
+		t := sheet{Title: m.Title}
+		for _, n := range p.Policies {
+			cells := []string{}
+			for _, c := range r.Board.Columns {
+				cell := "-"
+				if row, ok := r.Board.Row(c.Workload, n.Name); ok {
+					cell = m.Cell(row)
+				}
+				cells = append(cells, cell)
+			}
+			t.Rows = append(t.Rows, sheetRow{n, cells})
+		}
+		p.Tables = append(p.Tables, t)
+	}
+	for i := range r.Hindsight {
+		p.Hindsight = append(p.Hindsight, hindsightView(&r.Hindsight[i]))
+	}
+	if len(r.Hindsight) > 0 {
+		v := Judge(r.Hindsight)
+		p.Verdict = &verdictView{v.Holds, orNone(v.Dearer), orNone(v.Cheaper), orNone(v.Alone)}
+	}
+	return reportTemplate.Execute(w, p)
+}
+
+// What the template is given.
+type page struct {
+	Ours, Span string
+	Seed       uint64
+	Policies   []numbered
+	Columns    []Column
+	Charts     []chartView
+	Tables     []sheet
+	Hindsight  []hindsightPart
+	Verdict    *verdictView
+}
+
+type numbered struct {
+	N    int
+	Name string
+	Ours bool
+}
+
+type sheet struct {
+	Title string
+	Rows  []sheetRow
+}
+
+type sheetRow struct {
+	Policy numbered
+	Cells  []string
+}
+
+type verdictView struct {
+	Holds                  bool
+	Dearer, Cheaper, Alone string
+}
+
+type hindsightPart struct {
+	Workload, Policy, Ratio, Late string
+	Rows                          []hindsightRow
+}
+
+type hindsightRow struct {
+	Family, Means, Target, Ratio, Late, Delta string
+	Width, X                                  float64 // of a bar around the middle of 100
+	Dearer, Found                             bool
+}
+
+func hindsightView(h *Hindsight) hindsightPart {
+	out := hindsightPart{Workload: h.Workload, Policy: h.Policy, Ratio: fmt.Sprintf("%.3f", h.Ratio), Late: fmt.Sprintf("%.3f", 100*h.Late)}
+	for _, t := range h.Tuned {
+		v := hindsightRow{Family: t.Family, Means: t.Means, Target: "-", Ratio: "-", Delta: "-", Late: fmt.Sprintf("%.3f at least", 100*t.Nearest)}
+		if t.Target != 0 {
+			v.Found = true
+			v.Target, v.Ratio, v.Late, v.Delta = fmt.Sprint(t.Target), fmt.Sprintf("%.3f", t.Ratio), fmt.Sprintf("%.3f", 100*t.Late), fmt.Sprintf("%+.1f %%", 100*t.Delta)
+			v.Dearer = t.Delta > 0
+			v.Width = math.Min(math.Abs(t.Delta), 0.5) * 100
+			v.X = 50
+			if !v.Dearer {
+				v.X = 50 - v.Width
+			}
+			v.Width, v.X = round1(v.Width), round1(v.X)
+		}
+		out.Rows = append(out.Rows, v)
+	}
+	return out
+}
+
+// chartView is the charts of one workload, in the units of their view boxes.
+type chartView struct {
+	Workload, Problem, Note string
+	Points                  []point
+	XTicks, YTicks          []tickMark
+	SLO                     float64 // y of the objective
+	Bars                    []bar
+	BarsHeight              int
+	Lines                   []pathLine
+	TimeX, TimeY            []tickMark
+}
+
+type point struct {
+	X, Y       float64
+	N          int
+	Kind, Tell string
+}
+
+type tickMark struct {
+	At   float64
+	Text string
+}
+
+type bar struct {
+	Y, Width   float64
+	Name, Text string
+	Kind       string // ours, oracle, late, fine
+}
+
+type pathLine struct {
+	Name, Kind string
+	D          template.HTMLAttr
+}
+
+// Sizes of the charts.
+const (
+	plotWide, plotHigh = 460.0, 300.0
+	timeWide, timeHigh = 960.0, 220.0
+	barStep            = 18
+	leastLate          = 1e-5 // the axis of lateness ends here; nobody late is drawn on it
+)
+
+func round1(v float64) float64 { return math.Round(v*10) / 10 }
+
+func (r *Report) chart(c Column, numbers map[string]int) chartView {
+	out := chartView{Workload: c.Workload, Problem: c.Problem}
+	out.Note = fmt.Sprintf("%.1f replicas on average, %.1f at peak, %.0f hours judged, %d s to start", c.Mean, c.Peak, float64(c.To-c.From)/SlotsPerHour, c.Start)
+	rows := []Row{}
+	most := 1.0
+	for _, row := range r.Board.Rows {
+		if row.Workload == c.Workload && row.Ratio > 0 {
+			rows = append(rows, row)
+			most = math.Max(most, row.Ratio)
+		}
+	}
+	most = math.Min(most, 6)
+	x := func(ratio float64) float64 {
+		return round1(plotWide * math.Log(math.Min(math.Max(ratio, 0.9), most)/0.9) / math.Log(most/0.9))
+	}
+	y := func(late float64) float64 {
+		return round1(plotHigh * math.Log(1/math.Max(late, leastLate)) / math.Log(1/leastLate))
+	}
+	for _, v := range []float64{1, 1.1, 1.25, 1.5, 2, 3, 4, 6} {
+		if v <= most {
+			out.XTicks = append(out.XTicks, tickMark{x(v), fmt.Sprintf("%g", v)})
+		}
+	}
+	for _, v := range []float64{1, 0.1, 0.01, 0.001, 1e-4, leastLate} {
+		text := fmt.Sprintf("%g %%", 100*v)
+		if v == leastLate {
+			text = "none"
+		}
+		out.YTicks = append(out.YTicks, tickMark{y(v), text})
+	}
+	out.SLO = y(c.SLO.Late)
+	for _, row := range rows {
+		out.Points = append(out.Points, point{x(row.Ratio), y(row.LateRate), numbers[row.Policy], r.kind(row, c),
+			fmt.Sprintf("%s: %.2f of the bound, %.2f %% late", row.Policy, row.Ratio, 100*row.LateRate)})
+	}
+	sort.SliceStable(rows, func(i, j int) bool { return rows[i].Ratio < rows[j].Ratio })
+	for i, row := range rows {
+		out.Bars = append(out.Bars, bar{Y: float64(i * barStep), Width: round1(320 * math.Min(row.Ratio, most) / most), Name: row.Policy, Kind: r.kind(row, c),
+			Text: fmt.Sprintf("%.2f / %.2f %%", row.Ratio, 100*row.LateRate)})
+	}
+	out.BarsHeight = len(out.Bars) * barStep
+	r.overTime(c.Workload, &out)
+	return out
+}
+
+func (r *Report) kind(row Row, c Column) string {
+	switch {
+	case row.Policy == r.Ours:
+		return "ours"
+	case row.Oracle:
+		return "oracle"
+	case row.LateRate > c.SLO.Late:
+		return "late"
+	}
+	return "fine"
+}
+
+// overTime draws the demand's peaks and what policies had ready, hour by hour.
+func (r *Report) overTime(workload string, out *chartView) {
+	for _, c := range r.curves {
+		if c.workload != workload || len(c.lines) == 0 || len(c.lines[0].hours) < 2 {
+			continue
+		}
+		top := 1.0
+		for _, l := range c.lines {
+			for _, h := range l.hours {
+				top = math.Max(top, math.Max(h.Peak, h.Ready))
+			}
+		}
+		n := len(c.lines[0].hours)
+		draw := func(hours []Hour, value func(h Hour) float64) template.HTMLAttr {
+			b := strings.Builder{}
+			for i, h := range hours {
+				letter := "L"
+				if i == 0 {
+					letter = "M"
+				}
+				fmt.Fprintf(&b, "%s%.1f %.1f", letter, timeWide*float64(i)/float64(n-1), timeHigh*(1-value(h)/top))
+			}
+			return template.HTMLAttr(`d="` + b.String() + `"`) //nolint:gosec // numbers only
+		}
+		out.Lines = append(out.Lines, pathLine{"demand, highest of the hour", "demand", draw(c.lines[0].hours, func(h Hour) float64 { return h.Peak })})
+		for _, l := range c.lines {
+			kind := "other"
+			switch l.name {
+			case r.Ours:
+				kind = "ours"
+			case "oracle":
+				kind = "oracle"
+			}
+			out.Lines = append(out.Lines, pathLine{l.name + ", ready", kind, draw(l.hours, func(h Hour) float64 { return h.Ready })})
+		}
+		for d := 0; d*24 < n; d++ {
+			out.TimeX = append(out.TimeX, tickMark{round1(timeWide * float64(d*24) / float64(n-1)), fmt.Sprintf("day %d", d+1)})
+		}
+		for i := range 5 {
+			v := top * float64(i) / 4
+			out.TimeY = append(out.TimeY, tickMark{round1(timeHigh * (1 - v/top)), fmt.Sprintf("%.0f", v)})
+		}
+		return
+	}
+}
