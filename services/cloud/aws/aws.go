@@ -1,5 +1,5 @@
-// Package aws reads prices, machines, Spot history and commitments from Amazon's APIs, as a role that a tenant gave. It returns numbers
-// and names; it decides nothing and changes nothing in the account.
+// Package aws reads prices, machines, Spot history and commitments from Amazon's APIs, as a role that a tenant gave, and sets the size of
+// Auto Scaling groups where it is told to. It returns numbers and names; it decides nothing and changes nothing else in the account.
 package aws
 
 import (
@@ -77,20 +77,27 @@ func New(ctx context.Context, cfg Config) (*Source, error) {
 	if cfg.Deadline <= 0 {
 		cfg.Deadline = 10 * time.Minute
 	}
-	c, err := base(ctx, cfg)
+	c, err := configure(ctx, cfg)
 	if err != nil {
 		return nil, err
-	}
-	if cfg.Access.RoleARN != "" {
-		role := stscreds.NewAssumeRoleProvider(sts.NewFromConfig(c), cfg.Access.RoleARN, func(o *stscreds.AssumeRoleOptions) {
-			o.RoleSessionName = "plimsoll"
-			o.ExternalID = aws.String(cfg.Access.ExternalID)
-		})
-		c.Credentials = aws.NewCredentialsCache(role)
 	}
 	global := c.Copy()
 	global.Region = globalRegion
 	return &Source{cfg: cfg, ec2: ec2.NewFromConfig(c), pricing: pricing.NewFromConfig(global), plans: savingsplans.NewFromConfig(global)}, nil
+}
+
+// configure is how calls are made: by whom, as the tenant's role where there is one.
+func configure(ctx context.Context, cfg Config) (aws.Config, error) {
+	c, err := base(ctx, cfg)
+	if err != nil || cfg.Access.RoleARN == "" {
+		return c, err
+	}
+	role := stscreds.NewAssumeRoleProvider(sts.NewFromConfig(c), cfg.Access.RoleARN, func(o *stscreds.AssumeRoleOptions) {
+		o.RoleSessionName = "plimsoll"
+		o.ExternalID = aws.String(cfg.Access.ExternalID)
+	})
+	c.Credentials = aws.NewCredentialsCache(role)
+	return c, nil
 }
 
 // base is who calls, before any role is taken. What is given is used alone, without a look at the process's surroundings.

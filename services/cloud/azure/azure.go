@@ -1,5 +1,6 @@
 // Package azure reads prices, machines, reservations and savings plans from Azure's REST APIs: the retail prices that everybody may read,
-// and the resource manager as an application that a tenant gave. It returns numbers and names; it decides nothing and changes nothing.
+// and the resource manager as an application that a tenant gave. It sets the capacity of scale sets where it is told to. It returns numbers
+// and names; it decides nothing and changes nothing else.
 package azure
 
 import (

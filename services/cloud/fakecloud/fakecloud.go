@@ -1,6 +1,7 @@
 // Package fakecloud is a test server that speaks the wire formats of three clouds: EC2's query protocol, Amazon's JSON price list and
-// Savings Plans, Azure's retail prices and resource manager, Google's billing and compute APIs, and the three ways to get a token. What it
-// sells is scripted, and so is how it fails. It is for tests only, and no room of the product may import it.
+// Savings Plans, Azure's retail prices and resource manager, Google's billing and compute APIs, the three ways to get a token, and groups
+// of machines that grow while there is stock. What it sells is scripted, and so is how it fails. It is for tests only, and no room of the
+// product may import it.
 package fakecloud
 
 import (
@@ -13,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // World is what the clouds sell and a tenant owns. Texts go over the wire as they are.
@@ -21,6 +23,7 @@ type World struct {
 	AWS      AWS
 	Azure    Azure
 	GCP      GCP
+	Groups   []MachineGroup
 }
 
 // Failure is a way in which an answer goes wrong.
@@ -36,6 +39,7 @@ const (
 	Stranger    Failure = "stranger"     // the credentials are not known
 	SamePage    Failure = "same_page"    // the page names itself as the next one
 	ForeignLink Failure = "foreign_link" // the next page is on another host; for clouds that give links
+	Meanwhile   Failure = "meanwhile"    // somebody else changes the object just before this call does
 	Partial     Failure = "partial"      // the cloud says itself that places did not answer, or counts more rows than it sends
 )
 
@@ -55,6 +59,7 @@ type Server struct {
 	faults []Fault
 	calls  map[string]int
 	seen   []string // authorisation of each call, newest last
+	clock  time.Time
 }
 
 // New starts a server with TLS; Client() trusts it.
@@ -120,6 +125,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	path := r.URL.Path
 	switch {
+	case s.groups(w, r, body):
 	case r.Header.Get("X-Amz-Target") != "" || path == "/" || strings.HasPrefix(path, "/DescribeSavingsPlan"):
 		s.aws(w, r, body)
 	case strings.HasPrefix(path, "/api/retail/") || strings.HasPrefix(path, "/subscriptions/") || strings.HasPrefix(path, "/providers/") ||
