@@ -177,6 +177,7 @@ func (s *Server) register() {
 	s.registerKeys()
 	s.registerClusters()
 	s.registerWorkloads()
+	s.registerForecast()
 	s.registerPolicies()
 	s.registerDecisions()
 	s.registerOverview()

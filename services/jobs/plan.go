@@ -84,10 +84,7 @@ func (w *PlanWorker) plan(ctx context.Context, tx *store.Tx, cluster fleet.Clust
 		return fmt.Errorf("load prices: %w", err)
 	}
 	started := time.Now()
-	in, learned, err := w.learn(ctx, tx, in)
-	if err != nil {
-		return err
-	}
+	in, learned := w.learn(ctx, in, loaded.Learned)
 	decide := w.decide
 	if decide == nil {
 		decide = optimizer.Decide
@@ -113,38 +110,17 @@ func (w *PlanWorker) plan(ctx context.Context, tx *store.Tx, cluster fleet.Clust
 
 // learn brings what is known of the workloads with an SLO rule up to now. It returns the input with their forecasts, and what is due to be
 // kept. What was kept and cannot be used is thrown away, with a word in the log and caution in the decisions.
-func (w *PlanWorker) learn(ctx context.Context, tx *store.Tx, in optimizer.Input) (optimizer.Input, []store.Learned, error) {
-	var ids []fleet.WorkloadID
-	for id, b := range in.Policies {
-		if b.Policy.SLO != nil {
-			ids = append(ids, id)
-		}
-	}
-	if len(ids) == 0 {
-		return in, nil, nil
-	}
-	slices.Sort(ids)
-	kept, err := store.LearnedOf(ctx, tx, ids)
-	if err != nil {
-		return in, nil, err
-	}
+func (w *PlanWorker) learn(ctx context.Context, in optimizer.Input, kept map[fleet.WorkloadID]store.Learned) (optimizer.Input, []store.Learned) {
 	in, learners := optimizer.LearnAll(in, func(id fleet.WorkloadID, p quantile.Params) *optimizer.Learner {
 		return optimizer.NewLearner(kept[id].State, kept[id].Began, p)
 	})
-	var due []store.Learned
-	for _, id := range ids {
-		l := learners[id]
-		if l == nil || l.Policy.Next() == 0 || !l.Due() {
-			continue
+	due := store.LearnedNow(learners, kept, in.Snapshot.Now, true)
+	for _, k := range due {
+		if learners[k.Workload].Kept < 0 {
+			w.Log.InfoContext(ctx, "learning begins", "cluster", in.Snapshot.Cluster, "workload", k.Workload, "reason", k.Began)
 		}
-		k := store.Learned{Workload: id, Began: l.Began, BeganAt: kept[id].BeganAt, Slot: l.Policy.Next(), State: l.Policy.Encode()}
-		if l.Kept < 0 {
-			k.BeganAt = in.Snapshot.Now
-			w.Log.InfoContext(ctx, "learning begins", "tenant", tx.Tenant, "cluster", in.Snapshot.Cluster, "workload", id, "reason", l.Began)
-		}
-		due = append(due, k)
 	}
-	return in, due, nil
+	return in, due
 }
 
 func expire(ctx context.Context, tx *store.Tx, cluster fleet.ClusterID, now time.Time) error {

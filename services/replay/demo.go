@@ -77,21 +77,11 @@ func demoChat(traffic Source) demoWorkload {
 	}, `mode: enforce
 min: 3
 max: 20
-target_ratio:
-  - signal: running_requests   # a replica holds 36; 16 leaves room for the four minutes a new one takes
-    type: average_value
-    target: 16
-    tolerance: 0.15
-queue:
-  target_per_replica: 8
-  max_age_seconds: 4
-up:
-  cooldown_seconds: 60
-down:
-  cooldown_seconds: 300
-  stabilisation_seconds: 1500
-  steps:
-    - {type: percent, value: 25, period_seconds: 300}
+slo:
+  class: gold                  # 1 % of the requests may wait over 5 s
+  late_seconds: 5
+  start_seconds: 270           # node, image, weights and half of the warm-up
+  requests_per_replica: 22     # in service at once while it still answers in time
 `}
 }
 
@@ -108,16 +98,11 @@ func demoImage(seed uint64) demoWorkload {
 	}, `mode: enforce
 min: 3
 max: 12
-queue:
-  target_per_replica: 0.75     # waiting and running; a replica draws one picture at a time
-  include_running: true
-filter:
-  window_seconds: 120
-up:
-  cooldown_seconds: 120
-down:
-  cooldown_seconds: 600
-  stabilisation_seconds: 2100
+slo:
+  class: standard              # 3 % of the pictures may wait over 30 s
+  late_seconds: 30
+  start_seconds: 240
+  requests_per_replica: 1      # a replica draws one picture at a time
 `}
 }
 

@@ -1,8 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -41,6 +43,24 @@ SELECT workload_id::text, began, began_at, slot, state FROM workload_learned WHE
 		out[l.Workload] = l
 	}
 	return out, nil
+}
+
+// LearnedNow encodes what the learners know by now, sorted by workload; those that know nothing, and with due those that are not due, are
+// left out. kept is what was there before.
+func LearnedNow(learners map[fleet.WorkloadID]*optimizer.Learner, kept map[fleet.WorkloadID]Learned, now time.Time, due bool) []Learned {
+	var out []Learned
+	for id, l := range learners {
+		if l.Policy.Next() == 0 || (due && !l.Due()) {
+			continue
+		}
+		k := Learned{Workload: id, Began: l.Began, BeganAt: kept[id].BeganAt, Slot: l.Policy.Next(), State: l.Policy.Encode()}
+		if l.Kept < 0 || k.BeganAt.IsZero() {
+			k.BeganAt = now
+		}
+		out = append(out, k)
+	}
+	slices.SortFunc(out, func(a, b Learned) int { return cmp.Compare(a.Workload, b.Workload) })
+	return out
 }
 
 // SaveLearned keeps what was learned, in the place of what was kept before.

@@ -27,6 +27,8 @@ type PlanInput struct {
 	Input optimizer.Input
 	// Hosts: for each workload, the machine that most of its replicas run on.
 	Hosts map[fleet.WorkloadID]Host
+	// Learned of the workloads whose policy has an SLO rule, as it was kept; those of which nothing is are left out.
+	Learned map[fleet.WorkloadID]Learned
 }
 
 // Host is the machine under a replica, as its cluster reported it.
@@ -73,6 +75,15 @@ FROM cluster WHERE tenant_id = $1 AND id = $2 FOR UPDATE`, tx.Tenant, cluster).
 		return nil, err
 	}
 	if err := loadContext(ctx, tx, cluster, snap.Now, byKey, in); err != nil {
+		return nil, err
+	}
+	var learning []fleet.WorkloadID
+	for id, b := range in.Input.Policies {
+		if b.Policy.SLO != nil {
+			learning = append(learning, id)
+		}
+	}
+	if in.Learned, err = LearnedOf(ctx, tx, learning); err != nil {
 		return nil, err
 	}
 	for _, w := range byKey {

@@ -10,6 +10,7 @@ import (
 	"plimsoll.dev/services/fleet"
 	"plimsoll.dev/services/optimizer"
 	"plimsoll.dev/services/replay"
+	"plimsoll.dev/services/store"
 	agentv1 "plimsoll.dev/services/wire/plimsoll/agent/v1"
 )
 
@@ -33,9 +34,10 @@ type history struct {
 	world    *replay.World
 	policies map[string]string
 
-	loop   *replay.Loop
-	kept   map[fleet.WorkloadID]optimizer.Decision // newest decision that got a row
-	frames *frameBuilder
+	loop    *replay.Loop
+	learned map[fleet.WorkloadID]store.Learned      // as it was kept before
+	kept    map[fleet.WorkloadID]optimizer.Decision // newest decision that got a row
+	frames  *frameBuilder
 }
 
 // batch is what one goroutine hands to the next.
@@ -69,7 +71,13 @@ func (h *history) run(ctx context.Context, until time.Time) error {
 		return err
 	}
 	h.loop = &replay.Loop{World: h.world, Tenant: h.cfg.Tenant, Cluster: h.cfg.Cluster, Mode: in.Input.Snapshot.Mode, IDs: map[string]fleet.WorkloadID{},
-		Policies: in.Input.Policies, Memory: in.Input.Memory, ReplicaHour: demoPrices(in)}
+		Policies: in.Input.Policies, Memory: in.Input.Memory, Learners: map[fleet.WorkloadID]*optimizer.Learner{}, ReplicaHour: demoPrices(in)}
+	h.learned = in.Learned
+	for id, k := range in.Learned {
+		if b := in.Input.Policies[id]; b.Policy.SLO != nil {
+			h.loop.Learners[id] = optimizer.NewLearner(k.State, k.Began, b.Policy.SLO.Params(classOf(in, id)))
+		}
+	}
 	for _, w := range in.Input.Snapshot.Workloads {
 		h.loop.IDs[w.Workload.Key] = w.Workload.ID
 	}
@@ -99,9 +107,19 @@ func (h *history) run(ctx context.Context, until time.Time) error {
 	return h.finish(ctx, push, observations, from, until, began)
 }
 
+// classOf is the class of a workload of the snapshot.
+func classOf(in *store.PlanInput, id fleet.WorkloadID) string {
+	for i := range in.Input.Snapshot.Workloads {
+		if w := &in.Input.Snapshot.Workloads[i].Workload; w.ID == id {
+			return w.Class
+		}
+	}
+	return ""
+}
+
 // finish leaves the planner what it needs to go on: its memory, and the observations of the last quarter of an hour, which start it.
 func (h *history) finish(ctx context.Context, push *pusher, observations []*agentv1.Observation, from, until, began time.Time) error {
-	if err := h.cfg.store.SaveMemory(ctx, h.loop.Memory); err != nil {
+	if err := h.cfg.store.SaveMemory(ctx, h.loop.Memory, store.LearnedNow(h.loop.Learners, h.learned, from, false)); err != nil {
 		return err
 	}
 	for _, o := range observations {

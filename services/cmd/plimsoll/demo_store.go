@@ -21,7 +21,8 @@ type demoStore interface {
 	Load(ctx context.Context) (*store.PlanInput, error)
 	// SaveHistory stores plans in the order in which they were made, as the next generations.
 	SaveHistory(ctx context.Context, made []replayedPlan) error
-	SaveMemory(ctx context.Context, memory map[fleet.WorkloadID]optimizer.Memory) error
+	// SaveMemory keeps what the planner goes on from.
+	SaveMemory(ctx context.Context, memory map[fleet.WorkloadID]optimizer.Memory, learned []store.Learned) error
 }
 
 // replayedPlan is a plan of history with the decisions in it that are worth a row.
@@ -109,8 +110,13 @@ func (s pgDemoStore) SaveHistory(ctx context.Context, made []replayedPlan) error
 	})
 }
 
-func (s pgDemoStore) SaveMemory(ctx context.Context, memory map[fleet.WorkloadID]optimizer.Memory) error {
-	return s.db.Tenant(ctx, s.tenant, func(tx *store.Tx) error { return store.SaveMemory(ctx, tx, memory) })
+func (s pgDemoStore) SaveMemory(ctx context.Context, memory map[fleet.WorkloadID]optimizer.Memory, learned []store.Learned) error {
+	return s.db.Tenant(ctx, s.tenant, func(tx *store.Tx) error {
+		if err := store.SaveMemory(ctx, tx, memory); err != nil {
+			return err
+		}
+		return store.SaveLearned(ctx, tx, learned)
+	})
 }
 
 // demoPrices prices a replica as the planner does, at the moment when the history began.

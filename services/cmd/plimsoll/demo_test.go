@@ -86,6 +86,7 @@ type fakeStore struct {
 	policies map[string]string
 	plans    []replayedPlan
 	memory   map[fleet.WorkloadID]optimizer.Memory
+	learned  []store.Learned
 	dataAt   time.Time
 	nextErr  error
 }
@@ -122,8 +123,8 @@ func (s *fakeStore) SaveHistory(_ context.Context, made []replayedPlan) error {
 	return s.nextErr
 }
 
-func (s *fakeStore) SaveMemory(_ context.Context, memory map[fleet.WorkloadID]optimizer.Memory) error {
-	s.memory = memory
+func (s *fakeStore) SaveMemory(_ context.Context, memory map[fleet.WorkloadID]optimizer.Memory, learned []store.Learned) error {
+	s.memory, s.learned = memory, learned
 	return nil
 }
 
@@ -340,6 +341,9 @@ func TestHistoryKeepsThePlansWorthReading(t *testing.T) {
 	}
 	if held[optimizer.ReasonSteady]+held[optimizer.ReasonWithinTolerance] > 0 {
 		t.Errorf("it keeps what says nothing: %v", held)
+	}
+	if len(r.store.learned) != 2 {
+		t.Errorf("the planner inherits what was learned of %d workloads, want the two with an objective", len(r.store.learned))
 	}
 	if len(r.store.memory) != 6 {
 		t.Errorf("the planner inherits the memory of %d workloads", len(r.store.memory))

@@ -95,3 +95,6 @@ func (c *Policy) Plain() Record { return c.record(&c.plain) }
 func (c *Policy) record(s *shadow) Record {
 	return Record{Choice: s.at, Want: int(s.want), Paid: s.paid, Late: s.late, Cycles: s.cycles, Requests: c.requests}
 }
+
+// HalfLifeDays after which experience counts half.
+func (c *Policy) HalfLifeDays() float64 { return c.par.HalfLifeDays }

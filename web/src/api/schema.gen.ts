@@ -1130,6 +1130,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/workloads/{id}/forecast": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What an SLO rule expects, why, and what it would have cost otherwise */
+        get: operations["get-workload-forecast"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/workloads/{id}/policy": {
         parameters: {
             query?: never;
@@ -2221,6 +2238,116 @@ export interface components {
             items: components["schemas"]["ClusterEvent"][] | null;
             next_cursor?: string;
         };
+        ForecastAccount: {
+            /** @description of mean_replicas at what a replica costs now; null when unknown */
+            cost_hour: components["schemas"]["Money"];
+            /**
+             * Format: double
+             * @description completed up-down-ups
+             */
+            cycles_per_hour: number;
+            /**
+             * Format: double
+             * @description share of requests
+             */
+            late: number;
+            /** Format: double */
+            mean_replicas: number;
+            /**
+             * Format: int64
+             * @description replicas asked for now
+             */
+            want: number;
+        };
+        ForecastChoice: {
+            /** @description of mean_replicas at what a replica costs now; null when unknown */
+            cost_hour: components["schemas"]["Money"];
+            /**
+             * Format: double
+             * @description completed up-down-ups
+             */
+            cycles_per_hour: number;
+            /**
+             * Format: double
+             * @description share of late requests, with what was to be expected beforehand
+             */
+            expected_late: number;
+            /** Format: int64 */
+            hold_seconds: number;
+            /**
+             * Format: double
+             * @description share of requests
+             */
+            late: number;
+            /** Format: double */
+            mean_replicas: number;
+            /** @enum {string} */
+            method: "mean_30s" | "mean_2m" | "mean_5m" | "trend" | "linear";
+            /** Format: double */
+            quantile: number;
+            /**
+             * Format: int64
+             * @description replicas asked for now
+             */
+            want: number;
+        };
+        ForecastNow: {
+            /** Format: double */
+            backlog_replica_seconds: number;
+            /**
+             * Format: double
+             * @description replicas in use by what arrives
+             */
+            demand: number;
+            /** Format: double */
+            level: number;
+            /**
+             * Format: double
+             * @description median of the demand lead_seconds from now
+             */
+            middle: number;
+            /**
+             * Format: int64
+             * @description replicas for upper
+             */
+            need: number;
+            /**
+             * Format: double
+             * @description the quantile of the one in charge
+             */
+            upper: number;
+            /**
+             * Format: int64
+             * @description the highest need of the hold, and what works off a backlog
+             */
+            want: number;
+        };
+        ForecastPoint: {
+            /** Format: date-time */
+            at: string;
+            /**
+             * Format: double
+             * @description what came; null ahead and in a gap
+             */
+            demand: number | null;
+            /**
+             * Format: int64
+             * @description replicas that the HorizontalPodAutoscaler would have asked for
+             */
+            hpa_70: number | null;
+            /**
+             * Format: double
+             * @description replicas; null after a gap
+             */
+            middle: number | null;
+            /** Format: double */
+            upper: number | null;
+            /**
+             * Format: int64
+             * @description replicas asked for then
+             */
+            want: number | null;
+        };
         GCPServiceAccount: {
             /** @description the JSON key file */
             key?: string;
@@ -2683,6 +2810,7 @@ export interface components {
             plan_ttl_seconds: number;
             queue?: components["schemas"]["OptimizerQueueRule"];
             scale_to_zero?: boolean;
+            slo?: components["schemas"]["OptimizerSLO"];
             target_ratio?: components["schemas"]["OptimizerTargetRatio"][] | null;
             up: components["schemas"]["OptimizerDamping"];
         };
@@ -2706,6 +2834,17 @@ export interface components {
             to: number;
             /** Format: date-time */
             until?: string;
+        };
+        OptimizerSLO: {
+            class?: string;
+            /** Format: double */
+            late_seconds: number;
+            /** Format: double */
+            late_share?: number;
+            /** Format: double */
+            requests_per_replica: number;
+            /** Format: int64 */
+            start_seconds: number;
         };
         OptimizerSignalInput: {
             /** Format: double */
@@ -3608,6 +3747,65 @@ export interface components {
             team: string;
             /** @description other controllers that wrote spec.replicas lately */
             writers: components["schemas"]["Writer"][] | null;
+        };
+        WorkloadForecast: {
+            /**
+             * Format: double
+             * @description share that is aimed at
+             */
+            aim: number;
+            /**
+             * Format: date-time
+             * @description end of the newest 15 s that were learned and kept; kept every five minutes
+             */
+            at: string | null;
+            /** @description every five minutes, oldest first; the last ones lie ahead */
+            band: components["schemas"]["ForecastPoint"][] | null;
+            /**
+             * @description why learning began when it did; all but new threw away what was known
+             * @enum {string}
+             */
+            began: "" | "new" | "damaged" | "version" | "shape" | "clock";
+            /** Format: date-time */
+            began_at: string | null;
+            /**
+             * Format: double
+             * @description after which experience counts half: the span of mean_replicas, late and cycles_per_hour
+             */
+            half_life_days: number;
+            /**
+             * Format: double
+             * @description of experience
+             */
+            hours: number;
+            /** @description a HorizontalPodAutoscaler at 70 % of what a replica holds, run beside it on the same demand */
+            hpa_70: components["schemas"]["ForecastAccount"];
+            in_charge: components["schemas"]["ForecastChoice"];
+            /**
+             * Format: double
+             * @description a request that waits longer to start is late
+             */
+            late_seconds: number;
+            /**
+             * Format: int64
+             * @description how far ahead is looked: a start and 15 s
+             */
+            lead_seconds: number;
+            now: components["schemas"]["ForecastNow"];
+            /**
+             * Format: double
+             * @description share of requests that may be late
+             */
+            objective: number;
+            /** @description the rule as it was, without the policy's bounds and damping */
+            own: components["schemas"]["ForecastAccount"];
+            /** @description the next cheapest that would have kept the objective; null: none would */
+            runner_up: components["schemas"]["ForecastChoice"];
+            /**
+             * @description none: the policy has no slo rule; waiting: nothing was learned yet; learning: the first hour, in which nothing is scaled down
+             * @enum {string}
+             */
+            status: "none" | "waiting" | "learning" | "ready";
         };
         WorkloadListBody: {
             items: components["schemas"]["Workload"][] | null;
@@ -8674,6 +8872,78 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Workload"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "get-workload-forecast": {
+        parameters: {
+            query?: {
+                /** @description default: 24 hours before to; two days are kept */
+                from?: string;
+                /** @description default: the newest forecast */
+                to?: string;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkloadForecast"];
                 };
             };
             /** @description Unauthorized */
