@@ -76,11 +76,25 @@ CREATE TABLE cost_hour_cause (
 );
 SELECT app_isolate('cost_hour_cause', 'SELECT, INSERT, DELETE');
 
+-- The lines of a closed hour by machine, packed (store/cost_detail.go): what the transfers of cost_transfer, which are per workload, are the
+-- sums of. Append-only like these. Hours closed before have every line as a transfer of its own, with the machine in credit.
+CREATE TABLE cost_detail (
+  tenant_id   uuid NOT NULL,
+  cluster_id  uuid NOT NULL,
+  hour        timestamptz NOT NULL,
+  version     integer NOT NULL,
+  lines       integer NOT NULL,
+  payload     bytea NOT NULL,
+  PRIMARY KEY (tenant_id, cluster_id, hour, version)
+);
+ALTER TABLE cost_detail ALTER COLUMN payload SET STORAGE EXTERNAL; -- packed already
+SELECT app_isolate('cost_detail', 'SELECT, INSERT');
+
 -- Which regression the prices of the hour's machines were split by.
 ALTER TABLE cost_hour ADD COLUMN weights text NOT NULL DEFAULT '';
 
 -- +goose Down
 ALTER TABLE cost_hour DROP COLUMN weights;
-DROP TABLE cost_hour_cause, gpu_holding, pod_trouble, cost_touched;
+DROP TABLE cost_detail, cost_hour_cause, gpu_holding, pod_trouble, cost_touched;
 ALTER TABLE pod DROP COLUMN touched_from, DROP COLUMN gpus;
 ALTER TABLE node DROP COLUMN touched_from, DROP COLUMN gpus;

@@ -142,7 +142,7 @@ func (e *estate) balanced(want fleet.Money) {
 		}
 	}
 	closed := e.number(`SELECT coalesce(sum(node_nano), 0)::bigint FROM cost_hour WHERE tenant_id = $1 AND state = 'closed'`, e.tenant)
-	moved := e.number(`SELECT coalesce(sum(CASE WHEN t.credit LIKE 'node/%' THEN t.amount_nano ELSE -t.amount_nano END), 0)::bigint FROM cost_transfer t
+	moved := e.number(`SELECT coalesce(sum(CASE WHEN t.credit LIKE 'nodes/%' THEN t.amount_nano ELSE -t.amount_nano END), 0)::bigint FROM cost_transfer t
 JOIN cost_hour h ON h.tenant_id = t.tenant_id AND h.cluster_id = t.cluster_id AND h.hour = t.hour AND h.version = t.version WHERE t.tenant_id = $1`, e.tenant)
 	if closed != moved {
 		e.t.Errorf("closed hours cost %s, their transfers move %s", fleet.Money(closed), fleet.Money(moved))
@@ -299,7 +299,8 @@ func TestTheLedgerIsAppendOnly(t *testing.T) {
 	t.Parallel()
 	e := newEstate(t)
 	ctx := context.Background()
-	for _, sql := range []string{"UPDATE cost_transfer SET amount_nano = 1", "DELETE FROM cost_transfer", "UPDATE node_price SET effective_nano = 1", "DELETE FROM node_price"} {
+	for _, sql := range []string{"UPDATE cost_transfer SET amount_nano = 1", "DELETE FROM cost_transfer", "UPDATE node_price SET effective_nano = 1", "DELETE FROM node_price",
+		"UPDATE cost_detail SET lines = 0", "DELETE FROM cost_detail"} {
 		err := e.db.Tenant(ctx, e.tenant, func(tx *store.Tx) error {
 			_, err := tx.PGX().Exec(ctx, sql)
 			return err

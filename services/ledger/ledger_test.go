@@ -267,7 +267,7 @@ func TestTransfersPostOnce(t *testing.T) {
 		accounts[x.Debit] += x.Amount
 		accounts[x.Credit] -= x.Amount
 	}
-	wantMoney(t, "the node's account", accounts["node/uid-a"], "-35")
+	wantMoney(t, "the machines' account", accounts["nodes/on_demand"], "-35")
 	wantMoney(t, "the residual account", accounts["residual"], "-7.5")
 	wantMoney(t, "a workload's account", accounts["workload/w-p1"], "7.5")
 }

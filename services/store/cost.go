@@ -44,6 +44,7 @@ func SaveCosting(ctx context.Context, tx *Tx, cluster fleet.ClusterID, hours []C
 	queueHours(batch, tx, cluster, hours)
 	queueNodePrices(batch, tx, cluster, hours)
 	queueTransfers(batch, tx, cluster, hours)
+	queueDetails(batch, tx, cluster, hours)
 	queueHourLines(batch, tx, cluster, hours)
 	queueCauses(batch, tx, cluster, hours)
 	queueDays(batch, tx, cluster, hours)
@@ -135,12 +136,12 @@ func queueTransfers(batch *pgx.Batch, tx *Tx, cluster fleet.ClusterID, hours []C
 			id.add(x.ID)
 			debit.add(x.Debit)
 			credit.add(x.Credit)
-			kind.add(string(x.Line.Kind))
-			resource.add(string(x.Line.Resource))
-			namespace.add(x.Line.Owner.Namespace)
-			team.add(x.Line.Owner.Team)
-			purchase.add(string(x.Line.Purchase))
-			if w := string(x.Line.Owner.Workload); w != "" {
+			kind.add(string(x.Row.Kind))
+			resource.add(string(x.Row.Resource))
+			namespace.add(x.Row.Owner.Namespace)
+			team.add(x.Row.Owner.Team)
+			purchase.add(string(x.Row.Purchase))
+			if w := string(x.Row.Owner.Workload); w != "" {
 				workload.add(&w)
 			} else {
 				workload.add(nil)
@@ -148,7 +149,7 @@ func queueTransfers(batch *pgx.Batch, tx *Tx, cluster fleet.ClusterID, hours []C
 			at.add(h.Hour)
 			version.add(int32(h.Version)) //nolint:gosec // an hour is costed a few times
 			amount.add(int64(x.Amount))
-			quantity.add(x.Line.Quantity)
+			quantity.add(x.Row.Quantity)
 		}
 	}
 	if len(id) == 0 {

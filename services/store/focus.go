@@ -139,12 +139,22 @@ func (e FocusExport) hour(ctx context.Context, tx *Tx, account focus.Account, bo
 	nodes := map[string]*focus.NodeHour{}
 	var order []string
 	var unused []focus.Unused
+	packed, err := e.packed(ctx, tx, h, func(uid string, l focus.Line) {
+		if nodes[uid] == nil {
+			nodes[uid] = &focus.NodeHour{Account: account, Cluster: h.cluster, Machine: focus.Machine{UID: uid, Name: uid}, Hour: h.at, Version: h.version, AsOf: h.asOf}
+			order = append(order, uid)
+		}
+		nodes[uid].Lines = append(nodes[uid].Lines, l)
+	})
+	if err != nil {
+		return err
+	}
 	batch := &pgx.Batch{}
 	batch.Queue(`
 SELECT t.debit, t.credit, t.kind, t.resource, coalesce(t.workload_id::text, ''), t.namespace, t.team, t.amount_nano, t.quantity, coalesce(w.key, ''), coalesce(w.labels, '{}')
 FROM cost_transfer t LEFT JOIN workload w ON w.tenant_id = t.tenant_id AND w.id = t.workload_id
-WHERE t.tenant_id = $1 AND t.cluster_id = $2 AND t.hour = $3 AND t.version = $4
-ORDER BY CASE WHEN t.debit LIKE 'node/%' THEN t.debit ELSE t.credit END, t.kind, t.id`, tx.Tenant, h.cluster.ID, h.at, h.version).Query(func(rows pgx.Rows) error {
+WHERE t.tenant_id = $1 AND t.cluster_id = $2 AND t.hour = $3 AND t.version = $4 AND (NOT $5 OR t.kind = 'commitment_unused')
+ORDER BY CASE WHEN t.debit LIKE 'node/%' THEN t.debit ELSE t.credit END, t.kind, t.id`, tx.Tenant, h.cluster.ID, h.at, h.version, packed).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var debit, credit string
 			var l focus.Line
@@ -219,6 +229,52 @@ ORDER BY node_uid, commitment_id, resource`, tx.Tenant, h.cluster.ID, h.at).Quer
 		}
 	}
 	return nil
+}
+
+// packed hands on the lines of an hour by machine from its detail; false says that it has none, and every line is a transfer.
+func (e FocusExport) packed(ctx context.Context, tx *Tx, h focusHour, line func(uid string, l focus.Line)) (bool, error) {
+	lines, ok, err := HourDetail(ctx, tx, fleet.ClusterID(h.cluster.ID), h.at, h.version)
+	if err != nil || !ok {
+		return false, err
+	}
+	type name struct {
+		key    string
+		labels map[string]string
+	}
+	names := map[fleet.WorkloadID]name{}
+	var ids []string
+	for i := range lines {
+		if id := lines[i].Owner.Workload; id != "" {
+			if _, known := names[id]; !known {
+				names[id] = name{}
+				ids = append(ids, string(id))
+			}
+		}
+	}
+	rows, err := tx.pgx.Query(ctx, `SELECT id::text, key, labels FROM workload WHERE tenant_id = $1 AND id = ANY ($2::uuid[])`, tx.Tenant, ids)
+	if err != nil {
+		return false, fmt.Errorf("load names of workloads: %w", err)
+	}
+	for rows.Next() {
+		var id fleet.WorkloadID
+		var n name
+		if err := rows.Scan(&id, &n.key, &n.labels); err != nil {
+			return false, fmt.Errorf("load names of workloads: %w", err)
+		}
+		names[id] = n
+	}
+	if err := rows.Err(); err != nil {
+		return false, fmt.Errorf("load names of workloads: %w", err)
+	}
+	for i := range lines {
+		l := &lines[i]
+		if l.Amount == 0 {
+			continue
+		}
+		n := names[l.Owner.Workload]
+		line(l.Node, focus.Line{Kind: l.Kind, Resource: l.Resource, Owner: l.Owner, Amount: l.Amount, Quantity: l.Quantity, Name: n.key, Labels: n.labels})
+	}
+	return true, nil
 }
 
 func commitmentOf(bought map[string]focus.Commitment, id string) focus.Commitment {

@@ -1,8 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -49,6 +51,7 @@ func OpenCostRows(ctx context.Context, tx *Tx, q OpenCostQuery) ([]OpenCostRow, 
 	if q.Nodes {
 		table = `cost_transfer t JOIN cost_hour h ON h.tenant_id = t.tenant_id AND h.cluster_id = t.cluster_id AND h.hour = t.hour AND h.version = t.version`
 		sums = `sum(CASE WHEN t.debit LIKE 'node/%' THEN -t.amount_nano ELSE t.amount_nano END)::bigint, sum(t.quantity), 0::float8, 0::float8, 0::float8`
+		span += ` AND NOT EXISTS (SELECT FROM cost_detail d WHERE d.tenant_id = t.tenant_id AND d.cluster_id = t.cluster_id AND d.hour = t.hour AND d.version = t.version)`
 		workload, node = `coalesce(t.workload_id::text, '')`, `regexp_replace(CASE WHEN t.debit LIKE 'node/%' THEN t.debit ELSE t.credit END, '^[a-z]+/', '')`
 	}
 	rows, err := tx.pgx.Query(ctx, `SELECT `+fmt.Sprintf(set, at)+`, t.cluster_id::text, `+node+`, t.kind, t.resource, t.purchase, `+workload+`, t.namespace, t.team, `+sums+`
@@ -61,6 +64,9 @@ FROM `+table+` WHERE t.tenant_id = @tenant AND `+span+` GROUP BY 1, 2, 3, 4, 5, 
 		err = row.Scan(&r.Set, &r.Cluster, &r.Node, &r.Kind, &r.Resource, &r.Purchase, &r.Owner.Workload, &r.Owner.Namespace, &r.Owner.Team, &r.Amount, &r.Quantity, &r.Unpriced, &r.Measured, &r.Used)
 		return r, err
 	})
+	if err == nil && q.Nodes {
+		all, err = addDetails(ctx, tx, q, all)
+	}
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("load costs: %w", err)
@@ -68,6 +74,50 @@ FROM `+table+` WHERE t.tenant_id = @tenant AND `+span+` GROUP BY 1, 2, 3, 4, 5, 
 		return nil, fleet.Errorf(fleet.CodeTooLarge, "the window holds more than %d costs; ask for less, or for longer steps", maxOpenCostRows)
 	}
 	return all, nil
+}
+
+// addDetails adds what the closed hours hold by machine, and sorts.
+func addDetails(ctx context.Context, tx *Tx, q OpenCostQuery, all []OpenCostRow) ([]OpenCostRow, error) {
+	type key struct {
+		set      int
+		cluster  fleet.ClusterID
+		node     string
+		kind     ledger.Kind
+		resource ledger.Resource
+		purchase fleet.Purchase
+		owner    ledger.Owner
+	}
+	keyOf := func(r *OpenCostRow) key {
+		return key{r.Set, r.Cluster, r.Node, r.Kind, r.Resource, r.Purchase, r.Owner}
+	}
+	at := make(map[key]int, len(all))
+	for i := range all {
+		at[keyOf(&all[i])] = i
+	}
+	err := eachDetail(ctx, tx, q.From, q.To, func(cluster fleet.ClusterID, hour time.Time, lines []ledger.CostLine) error {
+		set := int((q.To.Sub(hour) - time.Hour) / q.Step)
+		for _, l := range lines {
+			if l.Amount == 0 {
+				continue
+			}
+			r := OpenCostRow{Set: set, Cluster: cluster, Node: l.Node, Row: l.Row}
+			if i, ok := at[keyOf(&r)]; ok {
+				all[i].Amount, all[i].Quantity = all[i].Amount.Add(l.Amount), all[i].Quantity+l.Quantity
+				continue
+			}
+			if len(all) > maxOpenCostRows {
+				return fleet.Errorf(fleet.CodeTooLarge, "the window holds more than %d costs; ask for less, or for longer steps", maxOpenCostRows)
+			}
+			at[keyOf(&r)] = len(all)
+			all = append(all, r)
+		}
+		return nil
+	})
+	slices.SortFunc(all, func(a, b OpenCostRow) int {
+		return cmp.Or(cmp.Compare(a.Set, b.Set), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Resource, b.Resource),
+			cmp.Compare(a.Purchase, b.Purchase), cmp.Compare(a.Owner.Workload, b.Owner.Workload), cmp.Compare(a.Owner.Namespace, b.Owner.Namespace), cmp.Compare(a.Owner.Team, b.Owner.Team))
+	})
+	return all, err
 }
 
 // OpenCostNames are what the ids in OpenCostRows stand for.
