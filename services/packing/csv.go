@@ -12,30 +12,34 @@ import (
 )
 
 // ReadPods reads pods from CSV with a header: name, cpu_milli, mem_mib, gpu_count, gpu_milli, gpu_models (a|b, empty: any), spot_ok,
-// and if there, arch (a|b, empty: amd64, *: any). Errors name the line.
+// and if there, arch (a|b, empty: amd64, *: any) and what RuleText says, lists as a|b. Errors name the line.
 func ReadPods(r io.Reader) ([]Pod, error) {
 	var out []Pod
+	var rules ruleReader
 	err := table(r, []string{"name", "cpu_milli", "mem_mib", "gpu_count", "gpu_milli", "gpu_models", "spot_ok"}, maxPods, func(f *fields) {
 		p := Pod{Name: f.text("name"), CPUMilli: f.whole("cpu_milli"), MemMiB: f.whole("mem_mib"), GPUCount: f.whole("gpu_count"),
 			GPUMilli: f.whole("gpu_milli"), SpotOK: f.yes("spot_ok"), Archs: f.list("arch")}
 		for _, m := range f.list("gpu_models") {
 			p.GPUModels = append(p.GPUModels, fleet.GPUModel(m))
 		}
+		p.Rules = rules.read(f)
 		out = append(out, p)
 	})
 	return out, err
 }
 
 // ReadOfferings reads a catalogue from CSV with a header: instance_type, cloud, region, zone, capacity_type, price_per_hour, gpu_model,
-// gpu_count, arch, alloc_cpu_milli, alloc_mem_mib, max_pods, and if there, reservation_id, reservation_count, stock, gpu_sharing. A line
-// with an empty price stays in, unusable. Errors name the line.
+// gpu_count, arch, alloc_cpu_milli, alloc_mem_mib, max_pods, and if there, reservation_id, reservation_count, stock, gpu_sharing, family,
+// vcpu, pool, gpu_mem_mib, mig, domain_nodes, hazard_milli, taints (a|b) and labels
+// (key=value|key=value). A line with an empty price stays in, unusable. Errors name the line.
 func ReadOfferings(r io.Reader) ([]Offering, error) {
 	var out []Offering
 	need := []string{"instance_type", "cloud", "region", "zone", "capacity_type", "price_per_hour", "gpu_model", "gpu_count", "arch", "alloc_cpu_milli", "alloc_mem_mib", "max_pods"}
 	err := table(r, need, maxOfferings, func(f *fields) {
 		o := Offering{CPUMilli: f.whole("alloc_cpu_milli"), MemMiB: f.whole("alloc_mem_mib"), GPUModel: fleet.GPUModel(f.text("gpu_model")),
 			GPUCount: f.whole("gpu_count"), Arch: f.text("arch"), MaxPods: f.whole("max_pods"), ReservationID: f.text("reservation_id"),
-			SharesGPUs: f.yes("gpu_sharing")}
+			SharesGPUs: f.yes("gpu_sharing"), Family: f.text("family"), VCPU: f.whole("vcpu"), Pool: f.text("pool"), GPUMemMiB: f.whole("gpu_mem_mib"),
+			MIG: f.yes("mig"), DomainNodes: f.whole("domain_nodes"), HazardMilli: f.whole("hazard_milli"), Taints: f.list("taints"), Labels: f.list("labels")}
 		o.Cloud, o.Region, o.Zone, o.InstanceType = fleet.Cloud(f.text("cloud")), f.text("region"), f.text("zone"), f.text("instance_type")
 		purchase, err := fleet.ParsePurchase(f.text("capacity_type"))
 		f.fail(err)

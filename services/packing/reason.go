@@ -8,6 +8,7 @@ import (
 type Unplaced struct {
 	Pod     int
 	Reasons []Reason
+	Blocked []Constraint // the fewest constraints (at most three) that no offering meets together; nil: some offering would hold the pod
 }
 
 // Constraint names what stood in the way.

@@ -375,7 +375,7 @@ func (r *repacker) plan(running []Node, s *solver, earlier *Proof) *Plan {
 	for _, i := range r.pending {
 		k := p.kept[p.of[i]]
 		if k < 0 {
-			out.Unplaced = append(out.Unplaced, Unplaced{Pod: i, Reasons: p.reasons(&p.pods[i])})
+			out.Unplaced = append(out.Unplaced, Unplaced{Pod: i, Reasons: p.reasons(&p.pods[i]), Blocked: p.contradiction(&p.pods[i])})
 			continue
 		}
 		waiting[k] = append(waiting[k], i)

@@ -388,9 +388,9 @@ func (p *problem) dropUnfit() {
 			kept = append(kept, s)
 			continue
 		}
-		reasons := p.reasons(&p.pods[s.pods[0]])
+		reasons, blocked := p.reasons(&p.pods[s.pods[0]]), p.contradiction(&p.pods[s.pods[0]])
 		for _, pod := range s.pods {
-			p.unfit = append(p.unfit, Unplaced{Pod: pod, Reasons: reasons})
+			p.unfit = append(p.unfit, Unplaced{Pod: pod, Reasons: reasons, Blocked: blocked})
 		}
 	}
 	p.shapes = kept

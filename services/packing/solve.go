@@ -73,6 +73,7 @@ func (s *solver) solve() {
 		}
 		if s.p.opts.quick {
 			s.sparing()
+			s.mend()
 			s.fuse()
 			return
 		}
@@ -81,6 +82,7 @@ func (s *solver) solve() {
 		}
 	}
 	s.sparing()
+	s.mend()
 	if !s.stop() {
 		s.improve()
 	}

@@ -27,6 +27,7 @@ func packCommand(_ context.Context, args []string, stdout, stderr io.Writer) err
 	set := flag.NewFlagSet("plimsoll pack", flag.ContinueOnError)
 	podsFile := set.String("pods", "", "CSV `FILE` (or .csv.gz) of pods: name,cpu_milli,mem_mib,gpu_count,gpu_milli,gpu_models,spot_ok[,arch]")
 	catalogFile := set.String("catalog", "", "CSV `FILE` (or .csv.gz) of offerings; docs/packing.md tells the columns")
+	rulesFile := set.String("constraints", "", "YAML or JSON `FILE` of limits, daemons, equivalent models, budget and rules of workloads; docs/packing.md tells the fields")
 	existingFile := set.String("existing", "", "CSV `FILE` of running machines, a line per pod: node,instance_type,zone,capacity_type,pod[,reservation_id]")
 	moveCost := set.String("move-cost", "0.05", "with -existing: what moving a pod costs, in $/h over the time a plan should pay off")
 	asJSON := set.Bool("json", false, "print JSON: every node with its pods")
@@ -52,6 +53,11 @@ func packCommand(_ context.Context, args []string, stdout, stderr io.Writer) err
 	opts := packing.Options{ShareGPUs: *share, NoCPUOnGPU: *ban, Effort: *effort}
 	if *deadline > 0 {
 		opts.Stop = func() bool { return time.Since(started) >= *deadline }
+	}
+	if *rulesFile != "" {
+		if err := packConstraints(*rulesFile, pods, &opts); err != nil {
+			return err
+		}
 	}
 	if *existingFile != "" {
 		moving, err := fleet.ParseMoney(*moveCost)
@@ -119,12 +125,14 @@ type packNode struct {
 
 type packReason struct {
 	Constraint string `json:"constraint"`
+	Detail     string `json:"detail,omitempty"` // the limit, label, gang or class it is about
 	Offerings  int    `json:"offerings"`
 	Alone      int    `json:"alone"`
 }
 
 type packUnplaced struct {
 	Pod     string       `json:"pod"`
+	Blocked []string     `json:"blocked_by,omitempty"` // no offering meets these constraints together
 	Reasons []packReason `json:"reasons"`
 }
 
@@ -141,6 +149,10 @@ type packDocument struct {
 	CostPerHour   string         `json:"cost_per_hour"`
 	BoundPerHour  string         `json:"bound_per_hour"`
 	Gap           float64        `json:"gap"`
+	Weighed       string         `json:"weighed_cost_per_hour"` // with the hazard of interruptions: what the bound bounds
+	OverBudget    string         `json:"over_budget_per_hour,omitempty"`
+	Relaxed       []string       `json:"spreads_given_up,omitempty"`
+	Contradictory []string       `json:"contradictions,omitempty"`
 	Pods          int            `json:"pods"`
 	Shapes        int            `json:"shapes"`
 	Offerings     int            `json:"offerings"`
@@ -154,9 +166,12 @@ type packDocument struct {
 }
 
 func packJSON(out io.Writer, pods []packing.Pod, offerings []packing.Offering, a *packing.Answer, cpu time.Duration, peak int64, change *packChange, name func(node int) string) error {
-	d := packDocument{CostPerHour: a.Cost.String(), BoundPerHour: a.Bound.String(), Gap: a.Gap(), Pods: len(pods), Shapes: a.Stats.Shapes,
+	d := packDocument{Weighed: a.Weighed.String(), Relaxed: a.Relaxed, Contradictory: packing.Contradictions(pods), CostPerHour: a.Cost.String(), BoundPerHour: a.Bound.String(), Gap: a.Gap(), Pods: len(pods), Shapes: a.Stats.Shapes,
 		Offerings: len(offerings), Useful: a.Stats.Offerings, CPUSeconds: cpu.Seconds(), PeakMiB: float64(peak) / (1 << 20), Stopped: a.Stats.Stopped, Change: change,
 		Nodes: []packNode{}, Unschedulable: []packUnplaced{}}
+	if a.Over > 0 {
+		d.OverBudget = a.Over.String()
+	}
 	for k, n := range a.Nodes {
 		o := &offerings[n.Offering]
 		node := packNode{Node: name(k), InstanceType: o.InstanceType, Zone: o.Zone, CapacityType: string(o.Purchase), Reservation: o.ReservationID, Price: o.Price.String()}
@@ -166,7 +181,7 @@ func packJSON(out io.Writer, pods []packing.Pod, offerings []packing.Offering, a
 		d.Nodes = append(d.Nodes, node)
 	}
 	for _, u := range a.Unplaced {
-		d.Unschedulable = append(d.Unschedulable, packUnplaced{Pod: pods[u.Pod].Name, Reasons: packReasons(u.Reasons)})
+		d.Unschedulable = append(d.Unschedulable, packUnplaced{Pod: pods[u.Pod].Name, Blocked: packNames(u.Blocked), Reasons: packReasons(u.Reasons)})
 	}
 	e := json.NewEncoder(out)
 	e.SetIndent("", " ")
@@ -176,7 +191,7 @@ func packJSON(out io.Writer, pods []packing.Pod, offerings []packing.Offering, a
 func packReasons(in []packing.Reason) []packReason {
 	out := make([]packReason, 0, len(in))
 	for _, r := range in {
-		out = append(out, packReason{Constraint: string(r.Constraint), Offerings: r.Offerings, Alone: r.Alone})
+		out = append(out, packReason{Constraint: string(r.Constraint), Detail: r.Detail, Offerings: r.Offerings, Alone: r.Alone})
 	}
 	return out
 }
@@ -204,7 +219,27 @@ func packText(out io.Writer, pods []packing.Pod, offerings []packing.Offering, a
 		fmt.Fprint(out, "; stopped at the deadline")
 	}
 	fmt.Fprintln(out)
+	if a.Weighed != a.Cost {
+		fmt.Fprintf(out, "with the hazard of interruptions: %s $/h, which is what the bound bounds\n", a.Weighed)
+	}
+	if a.Over > 0 {
+		fmt.Fprintf(out, "gold pods alone cost %s $/h more than the budget\n", a.Over)
+	}
+	if len(a.Relaxed) > 0 {
+		fmt.Fprintf(out, "spread given up, scheduled anyway: %s\n", strings.Join(a.Relaxed, ", "))
+	}
+	for _, c := range packing.Contradictions(pods) {
+		fmt.Fprintf(out, "contradiction: %s\n", c)
+	}
 	return packUnschedulable(out, pods, a)
+}
+
+func packNames(in []packing.Constraint) []string {
+	var out []string
+	for _, c := range in {
+		out = append(out, string(c))
+	}
+	return out
 }
 
 // packUnschedulable tells pods that fit nothing, those with the same reasons together.
@@ -214,13 +249,22 @@ func packUnschedulable(out io.Writer, pods []packing.Pod, a *packing.Answer) err
 	for _, u := range a.Unplaced {
 		var parts []string
 		for _, r := range u.Reasons {
-			part := fmt.Sprintf("%s %d", r.Constraint, r.Offerings)
+			part := string(r.Constraint)
+			if r.Detail != "" {
+				part += " " + r.Detail
+			}
+			if r.Offerings > 0 || r.Detail == "" {
+				part += fmt.Sprintf(" %d", r.Offerings)
+			}
 			if r.Alone > 0 {
 				part += fmt.Sprintf(" (%d fail only this)", r.Alone)
 			}
 			parts = append(parts, part)
 		}
 		key := strings.Join(parts, ", ")
+		if len(u.Blocked) > 0 {
+			key += "\n  no offering meets: " + strings.Join(packNames(u.Blocked), " and ")
+		}
 		if groups[key] == nil {
 			order = append(order, key)
 		}
