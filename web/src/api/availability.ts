@@ -26,6 +26,8 @@ export interface Supply {
   /** How much of the estimate is not from the offering's own evidence, 0 to 1. */
   priorShare: number;
   priceRatio: number | null;
+  /** The cloud's own score for Spot machines there, 1 to 10; null: nobody asked lately. */
+  placement: { score: number; machines: number; seenAt: Date } | null;
   /** What is left of its own counts; they halve every three days. */
   evidence: {
     attempts: number;
@@ -75,6 +77,11 @@ export function readSupply(wire: WireSupply): Supply {
     backoffUntil: readTimeOr(wire.backoff_until),
     priorShare: wire.prior_share,
     priceRatio: wire.price_ratio,
+    placement: wire.placement && {
+      score: wire.placement.score,
+      machines: wire.placement.machines,
+      seenAt: parseTime(wire.placement.seen_at),
+    },
     evidence: {
       attempts: wire.evidence.attempts,
       stockOuts: wire.evidence.stock_outs,

@@ -42,12 +42,17 @@ export interface SpotMarket {
   product: string;
   zones: string[];
   machine: Machine | null;
+  /** When a source was heard last: prices hold until then. */
   seenAt: Date;
+  /** Nobody was heard for over 26 hours. */
+  stale: boolean;
 }
 
 /** The price of one pool over time; values are floats for the chart, null where no price was listed. */
 export interface SpotLine {
   pool: Pool;
+  /** The zone as the tenant's account names it, where the price is kept under the cloud's id; empty: no other name. */
+  zoneName: string;
   newest: { price: Money | null; at: Date; source: string; stale: boolean };
   at: number[];
   mean: (number | null)[];
@@ -62,6 +67,12 @@ export interface SpotHistory {
   machine: Machine | null;
   catalogueOnDemand: Money | null;
   catalogueSource: string;
+  /** What the next machine on demand cost this tenant at each step, after commitments; null: unknown. */
+  effective: { at: number[]; price: (number | null)[] };
+  /** Why there is no such line; empty: there is one. */
+  effectiveProblem: string;
+  /** How far the history reaches, whatever the range; null: there is none. */
+  data: { firstAt: Date; lastAt: Date; seenAt: Date; stale: boolean; source: string } | null;
   lines: SpotLine[];
 }
 
@@ -163,6 +174,7 @@ export function readMarket(wire: WireSpotMarket): SpotMarket | null {
     zones: wire.zones ?? [],
     machine: readMachine(wire.machine),
     seenAt: parseTime(wire.seen_at),
+    stale: wire.stale,
   };
 }
 
@@ -177,10 +189,23 @@ export function readHistory(wire: WireSpotHistory): SpotHistory {
     machine: readMachine(wire.machine),
     catalogueOnDemand: readMoneyOr(wire.catalogue_on_demand),
     catalogueSource: wire.catalogue_source ?? "",
+    effective: {
+      at: (wire.effective ?? []).map((p) => parseTime(p.at).getTime()),
+      price: (wire.effective ?? []).map((p) => number(p.price)),
+    },
+    effectiveProblem: wire.effective_problem ?? "",
+    data: wire.data && {
+      firstAt: parseTime(wire.data.first_at),
+      lastAt: parseTime(wire.data.last_at),
+      seenAt: parseTime(wire.data.seen_at),
+      stale: wire.data.stale,
+      source: wire.data.source,
+    },
     lines: (wire.series ?? []).map((s) => {
       const points = s.points ?? [];
       return {
         pool: readPool(s.pool),
+        zoneName: s.zone_name ?? "",
         newest: {
           price: readMoneyOr(s.newest.price),
           at: parseTime(s.newest.at),

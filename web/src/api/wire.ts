@@ -30,6 +30,16 @@ export type WireWorkload = Omit<Maybe<Schemas["Workload"], "cost_hour" | "replic
 };
 export type WireSignal = Schemas["SignalNow"];
 export type WireTimeline = Schemas["Timeline"];
+export type WireForecastAccount = Maybe<Schemas["ForecastAccount"], "cost_hour">;
+export type WireForecastChoice = Maybe<Schemas["ForecastChoice"], "cost_hour">;
+type Forecast = Schemas["WorkloadForecast"];
+export type WireForecast = Omit<Forecast, "now" | "in_charge" | "runner_up" | "own" | "hpa_70"> & {
+  now: Schemas["ForecastNow"] | null;
+  in_charge: WireForecastChoice | null;
+  runner_up: WireForecastChoice | null;
+  own: WireForecastAccount | null;
+  hpa_70: WireForecastAccount | null;
+};
 export type WireTimelinePoint = Schemas["TimelinePoint"];
 export type WirePolicyVersion = Schemas["PolicyVersion"];
 export type WireFinding = Schemas["OptimizerFinding"];
@@ -60,8 +70,8 @@ export type WireSpotQuote = Maybe<Schemas["SpotQuote"], "price">;
 export type WireSpotSeries = Omit<Schemas["SpotSeries"], "newest"> & { newest: WireSpotQuote };
 export type WireSpotHistory = Omit<
   Maybe<Schemas["SpotHistory"], "catalogue_on_demand" | "catalogue_spot">,
-  "machine" | "series"
-> & { machine: Machine; series: WireSpotSeries[] | null };
+  "machine" | "series" | "data"
+> & { machine: Machine; series: WireSpotSeries[] | null; data: Schemas["SpotData"] | null };
 export type WireSpotStats = Omit<
   Maybe<Schemas["SpotPoolStats"], "level" | "per_gpu" | "min" | "max" | "last" | "on_demand">,
   "machine"
@@ -71,14 +81,19 @@ export type WireSpotOffer = Omit<Maybe<Schemas["SpotOffer"], "on_demand" | "per_
 };
 export type WireSpotMarket = Omit<Schemas["SpotMarket"], "machine"> & { machine: Machine };
 export type WireQuarantined = Maybe<Schemas["QuarantinedPrice"], "expected">;
-export type WireSupply = Schemas["Supply"];
-export type WireSupplyList = Schemas["SupplyList"];
+export type WireSupply = Omit<Schemas["Supply"], "placement"> & { placement: Schemas["PlacementNote"] | null };
+export type WireSupplyList = Omit<Schemas["SupplyList"], "items"> & { items: WireSupply[] | null };
 export type WireSupplyHistory = Schemas["SupplyHistory"];
 export type WireSupplyStep = Schemas["SupplyStep"];
 export type WireCommitment = Maybe<Schemas["Commitment"], "hourly_commitment">;
 export type WireCommitmentUse = Maybe<Schemas["CommitmentUse"], "listed" | "savings">;
 export type WireUtilisation = Omit<Schemas["CommitmentUtilisation"], "items"> & { items: WireCommitmentUse[] | null };
 export type WireCoverage = Schemas["CommitmentCoverage"];
+export type WireCommitmentStep = Schemas["CommitmentStep"];
+export type WireCommitmentSeries = Schemas["CommitmentSeries"];
+export type WirePending = Schemas["PendingCommitment"];
+export type WireCommitmentRecord = Schemas["CommitmentRecord"];
+export type WireReservedStock = Schemas["ReservedStock"];
 export type WireExpiry = Schemas["CommitmentExpiry"];
 export type WireAdvice = Maybe<Schemas["CommitmentAdvice"], "spot_hour">;
 export type WireAdviceAnswer = Omit<Schemas["CommitmentAdviceAnswer"], "items"> & { items: WireAdvice[] | null };

@@ -237,6 +237,22 @@ export function SupplyTable({
       sort: (s) => s.expectedSeconds ?? Number.MAX_VALUE,
       render: (s) => words(s, "wait"),
     },
+    ...(items.some((s) => s.placement)
+      ? [
+          {
+            key: "placement",
+            header: (
+              <span>
+                {t("market.supply.placement")} <Hint text={t("market.supply.placementHint")} />
+              </span>
+            ),
+            align: "right" as const,
+            sort: (s: Supply) => s.placement?.score ?? null,
+            render: (s: Supply) =>
+              s.placement ? t("market.supply.placementIs", { score: f.integer(s.placement.score) }) : "–",
+          },
+        ]
+      : []),
     {
       key: "backoff",
       header: t("market.supply.backoff"),

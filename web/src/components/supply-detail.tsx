@@ -52,6 +52,17 @@ export function SupplyFacts({
             label: t("market.supply.priceRatio"),
             value: s.priceRatio === null ? t("common.unknown") : f.percent(s.priceRatio),
           },
+          ...(s.purchase === "spot"
+            ? [
+                {
+                  label: t("market.supply.placement"),
+                  hint: t("market.supply.placementHint"),
+                  value: s.placement
+                    ? `${t("market.supply.placementIs", { score: f.integer(s.placement.score) })}, ${t("market.supply.placementFor", { value: f.integer(s.placement.machines), time: f.dateTime(s.placement.seenAt) })}`
+                    : t("market.supply.placementNone"),
+                },
+              ]
+            : []),
         ]}
       />
       <div>

@@ -84,6 +84,11 @@ test("a step without a listed price is a gap, not zero", () => {
     machine: null,
     catalogue_on_demand: null,
     catalogue_spot: null,
+    effective: [
+      { at: "2026-11-27T10:00:00Z", price: "3.2" },
+      { at: "2026-11-27T11:00:00Z", price: null },
+    ],
+    data: null,
     series: [
       {
         pool: { cloud: "aws", region: "r", zone: "z", instance_type: "t", product: "Linux/UNIX" },
@@ -96,6 +101,7 @@ test("a step without a listed price is a gap, not zero", () => {
     ],
   });
   expect(history.lines[0]).toMatchObject({ mean: [1.55, null], onDemand: [4, null], newest: { price: null } });
+  expect(history.effective.price).toEqual([3.2, null]);
 });
 
 describe("import", () => {

@@ -1,4 +1,4 @@
-import { Button, Group, SimpleGrid, Stack, Tabs } from "@mantine/core";
+import { Alert, Button, Group, SimpleGrid, Stack, Tabs, Text } from "@mantine/core";
 import { IconContract, IconFileImport } from "@tabler/icons-react";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
@@ -6,15 +6,18 @@ import { useMemo, useState } from "react";
 import { useTranslation } from "react-i18next";
 import {
   type Commitment,
+  commitmentSeriesQuery,
   commitmentsQuery,
   coverageQuery,
   deleteCommitment,
   expiriesQuery,
   importCommitments,
+  pendingQuery,
   utilisationQuery,
 } from "../api/commitments";
 import { ask, tell } from "../components/ask";
 import { CommitmentImport, type ImportFormat } from "../components/commitment-import";
+import { SeriesCharts } from "../components/commitment-series";
 import { CommitmentTable, CoverageTable, ExpiryCalendar, ExpiryTable, UseTable } from "../components/commitment-tables";
 import { PageHead, Panel, Stat } from "../components/page";
 import { RangePicker } from "../components/range-picker";
@@ -24,6 +27,7 @@ import { moneyRatio, sumMoney } from "../lib/money";
 import { startOfMonth } from "../lib/time";
 import { useAct } from "./act";
 import { AdviceTab } from "./commitments-advice";
+import { PendingPanel, StockPanel } from "./commitments-pending";
 import { useMay, useMe } from "./me";
 import { COMMITMENT_TABS, COMMITMENT_WINDOWS } from "./search";
 
@@ -88,13 +92,37 @@ function Figures({ span }: { span: Span }) {
   );
 }
 
-function UseTab({ span, add }: { span: Span; add: React.ReactNode }) {
+function UseTab({ span, add, onPending }: { span: Span; add: React.ReactNode; onPending: () => void }) {
   const { t } = useTranslation();
+  const f = useFormat();
+  const series = useQuery(commitmentSeriesQuery(span.from, span.to));
+  const pending = useQuery(pendingQuery);
+  const waiting = pending.data?.length ?? 0;
   const use = useQuery(utilisationQuery(span.from, span.to));
   const cover = useQuery(coverageQuery(span.from, span.to));
   return (
     <Stack gap="md">
+      {waiting > 0 && (
+        <Alert color="yellow" variant="light" py={8} role="status">
+          <Group justify="space-between" gap="md">
+            <Text size="sm">{t("market.commitments.pendingNote", { value: f.integer(waiting) })}</Text>
+            <Button size="compact-xs" variant="default" onClick={onPending}>
+              {t("market.commitments.pendingShow")}
+            </Button>
+          </Group>
+        </Alert>
+      )}
       <Figures span={span} />
+      <Panel title={t("market.commitments.overTime")} hint={t("market.commitments.overTimeHint")}>
+        <Gate
+          query={series}
+          skeleton={<BlockSkeleton height={260} />}
+          isEmpty={(data) => data.at.length === 0}
+          empty={<Empty title={t("market.commitments.useEmpty")} text={t("market.commitments.emptyText")} />}
+        >
+          {(data) => <SeriesCharts series={data} />}
+        </Gate>
+      </Panel>
       <Panel flush title={t("market.commitments.utilisation")} hint={t("market.commitments.utilisationHint")}>
         <Gate
           query={use}
@@ -143,24 +171,28 @@ function ListTab({ add }: { add: React.ReactNode }) {
       onConfirm: () => void act(() => deleteCommitment(c.id), TOUCHES, t("market.commitments.deleted")),
     });
   return (
-    <Panel flush>
-      <Gate
-        query={query}
-        skeleton={<TableSkeleton />}
-        isEmpty={(list) => list.length === 0}
-        empty={
-          <Empty
-            icon={<IconContract size={34} stroke={1.4} />}
-            title={t("market.commitments.empty")}
-            text={t("market.commitments.emptyText")}
-            action={add}
-            height={300}
-          />
-        }
-      >
-        {(list) => <CommitmentTable rows={list} onDelete={may ? drop : undefined} />}
-      </Gate>
-    </Panel>
+    <Stack gap="md">
+      <PendingPanel />
+      <Panel flush>
+        <Gate
+          query={query}
+          skeleton={<TableSkeleton />}
+          isEmpty={(list) => list.length === 0}
+          empty={
+            <Empty
+              icon={<IconContract size={34} stroke={1.4} />}
+              title={t("market.commitments.empty")}
+              text={t("market.commitments.emptyText")}
+              action={add}
+              height={300}
+            />
+          }
+        >
+          {(list) => <CommitmentTable rows={list} onDelete={may ? drop : undefined} />}
+        </Gate>
+      </Panel>
+      <StockPanel />
+    </Stack>
   );
 }
 
@@ -287,7 +319,7 @@ export function CommitmentsPage() {
             ))}
           </Tabs.List>
         </Tabs>
-        {tab === "use" && <UseTab span={span} add={add} />}
+        {tab === "use" && <UseTab span={span} add={add} onPending={() => change({ tab: "list" })} />}
         {tab === "list" && <ListTab add={add} />}
         {tab === "expiries" && <ExpiriesTab />}
         {tab === "advice" && <AdviceTab span={span} />}

@@ -1,7 +1,8 @@
 import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, test } from "vitest";
+import { readPending } from "../api/commitments";
 import { readMarket } from "../api/spot";
-import { money } from "../test/factories";
+import { pendingCsv } from "../components/commitment-pending";
 import { aMarket, anExplanation } from "../test/factories-market";
 import { FakeApi } from "../test/fake-api";
 import { renderAt } from "../test/render";
@@ -56,7 +57,7 @@ describe("Spot prices", () => {
     await waitFor(
       () =>
         expect(chart.getAttribute("data-lines")).toBe(
-          "us-east-1a|us-east-1b|us-east-1c|On demand|Your next machine on demand, now",
+          "us-east-1a|us-east-1b|us-east-1c|On demand|Your next machine on demand, after commitments",
         ),
       SLOW,
     );
@@ -64,12 +65,40 @@ describe("Spot prices", () => {
 
   test("no line for the next machine where it costs what the list says", async () => {
     const fake = new FakeApi();
-    fake.market.explanation = anExplanation({ per_hour: money("55.04") });
+    fake.market.ownPrice = null;
     const { client } = await renderAt("/spot?market=aws/us-east-1/p5.48xlarge", { fake });
     const chart = await screen.findByRole("img", { name: /^Price per hour: p5\.48xlarge/ }, SLOW);
     await waitFor(() => expect(client.isFetching()).toBe(0), SLOW);
-    expect(fake.calls.some((c) => c.path === "/prices/explain")).toBe(true);
+    await find(/no commitment or price of your own changed it/);
     expect(chart.getAttribute("data-lines")).toMatch(/On demand$/);
+  });
+
+  test("where nobody reports prices any more, ranges end with the data and the page says so", async () => {
+    const fake = new FakeApi();
+    fake.market.markets = [aMarket({ stale: true, seen_at: "2023-12-14T05:06:07Z", last_at: "2023-12-14T05:06:07Z" })];
+    const { history } = await renderAt("/spot", { fake });
+    await find(/^Data until 14 Dec 2023.*nobody has reported these prices since/);
+    const asked = fake.calls.find((c) => c.path === "/prices/spot");
+    expect(asked?.query.get("to")).toBe("2023-12-14T06:00:00.000Z");
+    expect(asked?.query.get("from")).toBe("2023-11-14T06:00:00.000Z");
+    expect(fake.calls.find((c) => c.path === "/prices/spot/stats")?.query.get("to")).toBe("2023-12-14T06:00:00.000Z");
+    await find("Newest price, cheapest zone");
+    expect(screen.getByRole("button", { name: "Later" }).hasAttribute("disabled")).toBe(true);
+    fireEvent.click(screen.getByRole("button", { name: "Earlier" }));
+    await waitFor(() => expect(history.location.search).toContain("2023-10-15T06"), SLOW);
+  });
+
+  test("any range of the past can be picked by its days", async () => {
+    const { history } = await renderAt("/spot");
+    fireEvent.click(await screen.findByRole("button", { name: /28 Oct 2026/ }, SLOW));
+    fireEvent.change(await screen.findByLabelText("From", {}, SLOW), { target: { value: "2026-07-01" } });
+    fireEvent.change(screen.getByLabelText("To"), { target: { value: "2026-06-01" } });
+    fireEvent.click(await screen.findByRole("button", { name: "Show", hidden: true }, SLOW));
+    await find(/beginning before the end/);
+    fireEvent.change(screen.getByLabelText("To"), { target: { value: "2026-07-09" } });
+    fireEvent.click(screen.getByRole("button", { name: "Show", hidden: true }));
+    await waitFor(() => expect(history.location.search).toContain("2026-07-01T00"), SLOW);
+    expect(history.location.search).toContain("2026-07-10T00");
   });
 
   test("a row chooses what the chart shows, and the URL keeps it", async () => {
@@ -207,12 +236,48 @@ describe("commitments", () => {
     expect(asked?.query.get("spot_availability")).toBe("0.25");
   });
 
+  test("use and coverage over time, and what waits for its cost", async () => {
+    const { fake, history } = await renderAt("/commitments?window=d30");
+    const shares = await screen.findByRole("img", { name: "Utilisation, Coverage" }, SLOW);
+    expect(shares.getAttribute("data-lines")).toBe("Utilisation|Coverage");
+    expect(fake.calls.find((c) => c.path === "/commitments/series")?.query.get("step")).toBe("day");
+    await find("1 commitments of your cloud accounts are left out: the cloud does not say what they cost.");
+    fireEvent.click(screen.getByRole("button", { name: "Add their cost" }));
+    await waitFor(() => expect(history.location.search).toContain("list"), SLOW);
+    await find("Machines held by the clouds");
+    fireEvent.click(await screen.findByRole("button", { name: "Add cost of az-res-7" }, SLOW));
+    const dialog = await screen.findByRole("dialog", { name: "Add cost of az-res-7" }, SLOW);
+    const type = (label: string, value: string) =>
+      fireEvent.change(within(dialog).getByLabelText(label), { target: { value } });
+    type("Paid once, for the whole term", "free");
+    fireEvent.click(within(dialog).getByRole("button", { name: "Save" }));
+    expect((await within(dialog).findByRole("alert", {}, SLOW)).textContent).toContain("is no amount");
+    type("Paid once, for the whole term", "9600");
+    type("Team that bears what is unused", "research");
+    fireEvent.click(within(dialog).getByRole("button", { name: "Save" }));
+    await waitFor(() => expect(fake.market.pending).toHaveLength(0), SLOW);
+    const sent = fake.calls.filter((c) => c.path === "/commitments" && c.method === "POST").at(-1)?.body;
+    expect(sent).toMatchObject({ ref: "az-res-7", quantity: "2", upfront: "9600", owner: "research" });
+    expect(sent).not.toHaveProperty("recurring_hour");
+    await waitFor(() => expect(screen.queryByText("Waiting for their cost")).toBeNull(), SLOW);
+  });
+
+  test("a file of what waits can be filled in and imported", () => {
+    const fake = new FakeApi();
+    const text = pendingCsv(fake.market.pending.map(readPending));
+    const [head = "", row = ""] = text.split("\r\n");
+    expect(head).toContain("upfront,recurring_hour");
+    expect(row).toBe(
+      "az-res-7,azure_reservation,eastus,,Standard_NC40ads_H100_v5,,,,2,2026-01-01T00:00:00Z,2027-01-01T00:00:00Z,,,,,",
+    );
+  });
+
   test("without any, the page says how to begin", async () => {
     const fake = new FakeApi();
     fake.market.commitments = [];
     await renderAt("/commitments", { fake });
     await find("No commitment ran in this range");
-    expect(screen.getByText("Utilisation", { selector: "p" })).toBeTruthy();
+    expect(screen.getAllByText("Utilisation", { selector: "p" }).length).toBeGreaterThan(0);
   });
 });
 

@@ -3,12 +3,12 @@ import { IconReceipt2 } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { useTranslation } from "react-i18next";
-import { explainQuery, type PriceExplained } from "../api/catalogue";
 import { LINUX, type SpotHistory, type SpotLine, type SpotMarket, spotHistoryQuery, spotStatsQuery } from "../api/spot";
 import { Chart, Legend } from "../components/chart/chart";
 import { type ChartColors, useChartColors } from "../components/chart/colors";
 import type { Line } from "../components/chart/model";
 import { Panel, Stat } from "../components/page";
+import { PastPicker } from "../components/past-picker";
 import { BlockSkeleton, Gate, StaleNote } from "../components/state";
 import { useFormat } from "../lib/format";
 import { compareMoney, moneyNumber } from "../lib/money";
@@ -23,7 +23,7 @@ export function cheapestLine(lines: readonly SpotLine[]): SpotLine | undefined {
 
 /** The on-demand line, one for all zones, as the first that knows says it at each step. */
 export function onDemandOf(history: SpotHistory): (number | null)[] {
-  const at = history.lines[0]?.at ?? [];
+  const at = history.lines[0]?.at ?? history.effective.at;
   const list = history.catalogueOnDemand ? moneyNumber(history.catalogueOnDemand) : null;
   return at.map((_, i) => {
     for (const line of history.lines) {
@@ -34,22 +34,27 @@ export function onDemandOf(history: SpotHistory): (number | null)[] {
   });
 }
 
-/** What the next machine on demand costs here after commitments, where that is another price than the list's. */
-export function effectiveOf(price: PriceExplained | undefined): number | null {
-  if (!price?.perHour) return null;
-  if (price.list.hour && compareMoney(price.perHour, price.list.hour) === 0) return null;
-  return moneyNumber(price.perHour);
+/** What the next machine on demand cost this tenant at each step; null where it is the list price throughout, or not known at all. */
+export function effectiveOf(history: SpotHistory, list: readonly (number | null)[]): (number | null)[] | null {
+  const price = history.effective.price;
+  const differs = price.some((v, i) => v !== null && Math.abs(v - (list[i] ?? -1)) > 1e-9);
+  return differs ? [...price] : null;
 }
 
-function usePriceLines(history: SpotHistory | undefined, effective: number | null): { at: number[]; lines: Line[] } {
+/** The steps of a history: those of its lines, or of the effective price where no zone has any. */
+function stepsOf(history: SpotHistory): number[] {
+  return history.lines[0]?.at ?? history.effective.at;
+}
+
+function usePriceLines(history: SpotHistory | undefined): { at: number[]; lines: Line[]; own: boolean } {
   const { t } = useTranslation();
   const colors = useChartColors();
   return useMemo(() => {
-    if (!history) return { at: [], lines: [] };
-    const at = history.lines[0]?.at ?? [];
+    if (!history) return { at: [], lines: [], own: false };
+    const at = stepsOf(history);
     const lines: Line[] = history.lines.map((line, i) => ({
       key: `${line.pool.region}/${line.pool.zone}`,
-      name: line.pool.zone || line.pool.region,
+      name: zoneWords(line),
       values: line.mean,
       color: colorOf(i, colors),
     }));
@@ -57,12 +62,18 @@ function usePriceLines(history: SpotHistory | undefined, effective: number | nul
     if (list.some((v) => v !== null)) {
       lines.push({ key: "on_demand", name: t("market.onDemandLine"), values: list, color: colors.axis, dashed: true });
     }
-    if (effective !== null) {
-      const values = at.map(() => effective);
-      lines.push({ key: "effective", name: t("market.effectiveLine"), values, color: colors.danger, dashed: true });
+    const values = effectiveOf(history, list);
+    if (values) {
+      lines.push({ key: "effective", name: t("market.effectiveLine"), values, color: colors.danger, shape: "step" });
     }
-    return { at, lines };
-  }, [history, effective, colors, t]);
+    return { at, lines, own: values !== null };
+  }, [history, colors, t]);
+}
+
+/** A zone by the name that prices are kept under, with the account's own name where that is another. */
+function zoneWords(line: SpotLine): string {
+  const zone = line.pool.zone || line.pool.region;
+  return line.zoneName && line.zoneName !== zone ? `${zone} (${line.zoneName})` : zone;
 }
 
 function colorOf(index: number, colors: ChartColors): string {
@@ -82,11 +93,14 @@ function Figures({ market, history, span }: { market: SpotMarket; history: SpotH
   return (
     <SimpleGrid cols={{ base: 2, lg: 4 }}>
       <Stat
-        label={t("market.cheapestZone")}
+        label={market.stale ? t("market.newest") : t("market.cheapestZone")}
         value={price ? t("common.perHour", { value: f.money(price, { style: "fine" }) }) : "–"}
         detail={
           best
-            ? t("market.zoneSince", { zone: best.pool.zone || best.pool.region, time: f.dateTime(best.newest.at) })
+            ? t("market.zoneSince", {
+                zone: zoneWords(best),
+                time: market.stale ? f.calendarDate(best.newest.at) : f.dateTime(best.newest.at),
+              })
             : ""
         }
       />
@@ -119,39 +133,50 @@ type Span = { from: Date; to: Date };
 export function SpotPrices({
   market,
   span,
+  end,
   name,
   onExplain,
   onSelect,
 }: {
   market: SpotMarket;
   span: Span;
+  /** Where ranges end. */
+  end: Date;
   name: string;
   onExplain: () => void;
   onSelect: (from: Date, to: Date) => void;
 }) {
   const { t } = useTranslation();
   const f = useFormat();
-  const { cloud, region, instanceType } = market;
   const query = useQuery(spotHistoryQuery(market, span.from, span.to));
-  const explained = useQuery(explainQuery({ cloud, region, instanceType, purchase: "on_demand", quantity: 1 }));
-  const chart = usePriceLines(query.data, effectiveOf(explained.data));
-  const stale = query.data?.lines.some((l) => l.newest.stale) ?? false;
+  const { own, ...chart } = usePriceLines(query.data);
   return (
     <Gate query={query} skeleton={<BlockSkeleton height={460} />}>
       {(history) => (
         <Stack gap="md">
-          {stale && <StaleNote>{t("market.staleNote", { time: f.dateTime(market.seenAt) })}</StaleNote>}
+          {market.stale && <StaleNote>{t("market.untilNote", { time: f.calendarDate(market.seenAt) })}</StaleNote>}
           <Figures market={market} history={history} span={span} />
           <Panel
             title={t("market.history")}
             hint={t("market.historyHint")}
             actions={
               <Group gap="md">
-                {history.lines[0] && (
-                  <Tooltip label={t("charts.step", { step: f.duration(history.stepSeconds) })}>
-                    <Badge color="gray">{history.lines[0].newest.source || t("common.unknown")}</Badge>
+                {history.data && (
+                  <Tooltip
+                    label={t("market.untilSource", {
+                      source: history.data.source || t("common.unknown"),
+                      from: f.calendarDate(history.data.firstAt),
+                      to: f.calendarDate(history.data.seenAt),
+                    })}
+                  >
+                    <Badge color={market.stale ? "yellow" : "gray"} tabIndex={0}>
+                      {market.stale
+                        ? t("market.until", { time: f.calendarDate(history.data.seenAt) })
+                        : history.data.source}
+                    </Badge>
                   </Tooltip>
                 )}
+                <PastPicker span={span} first={history.data?.firstAt ?? null} last={end} onPick={onSelect} />
                 <Button size="xs" variant="default" leftSection={<IconReceipt2 size={14} />} onClick={onExplain}>
                   {t("market.explain")}
                 </Button>
@@ -160,8 +185,16 @@ export function SpotPrices({
           >
             <Stack gap="sm">
               <Text size="sm" c="dimmed">
-                {name}
+                {name} · {t("charts.step", { step: f.duration(history.stepSeconds) })}
               </Text>
+              {history.lines.length === 0 && history.data && (
+                <Text size="sm" c="orange" role="status">
+                  {t("market.beyond", {
+                    from: f.calendarDate(history.data.firstAt),
+                    to: f.calendarDate(history.data.seenAt),
+                  })}
+                </Text>
+              )}
               <Chart
                 {...chart}
                 from={history.from}
@@ -178,6 +211,13 @@ export function SpotPrices({
                   {t("range.hint")}
                 </Text>
               </Group>
+              {!own && chart.lines.length > 0 && (
+                <Text size="xs" c="dimmed">
+                  {history.effectiveProblem
+                    ? t("market.effectiveNone", { problem: history.effectiveProblem })
+                    : t("market.effectiveSame")}
+                </Text>
+              )}
             </Stack>
           </Panel>
         </Stack>

@@ -37,6 +37,12 @@ export function firstMarket(markets: readonly SpotMarket[]): SpotMarket | undefi
   return markets.reduce<SpotMarket | undefined>((best, m) => (!best || size(m) > size(best) ? m : best), undefined);
 }
 
+/** Where ranges of a market end: the tenant's now, or the hour of the last report where that is long past. */
+export function endOfData(market: SpotMarket | undefined, now: Date): Date {
+  if (market?.stale && market.seenAt < now) return new Date(Math.ceil(market.seenAt.getTime() / HOUR) * HOUR);
+  return new Date(Math.floor(now.getTime() / HOUR) * HOUR);
+}
+
 function Filters({ markets }: { markets: readonly SpotMarket[] }) {
   const { t } = useTranslation();
   const f = useFormat();
@@ -157,15 +163,6 @@ export function SpotPage() {
   const change = useChange();
   const range = search.range ?? "d30";
   const tab = search.tab ?? "stats";
-  const end = Math.floor(me.dataNow.getTime() / HOUR) * HOUR;
-  const zoomed = search.from !== undefined && search.to !== undefined;
-  const span = useMemo(
-    () =>
-      search.from && search.to
-        ? { from: new Date(search.from), to: new Date(search.to) }
-        : { from: new Date(end - DAYS[range] * 24 * HOUR), to: new Date(end) },
-    [search.from, search.to, end, range],
-  );
   const markets = useQuery(spotMarketsQuery);
   const fitting = useMemo(
     () =>
@@ -178,6 +175,16 @@ export function SpotPage() {
     [markets.data, search.cloud, search.gpu, search.gpus],
   );
   const chosen = fitting.find((m) => m.key === search.market) ?? firstMarket(fitting);
+  // Where nobody reports prices any more, "the last 30 days" are those before the last report.
+  const end = endOfData(chosen, me.dataNow).getTime();
+  const zoomed = search.from !== undefined && search.to !== undefined;
+  const span = useMemo(
+    () =>
+      search.from && search.to
+        ? { from: new Date(search.from), to: new Date(search.to) }
+        : { from: new Date(end - DAYS[range] * 24 * HOUR), to: new Date(end) },
+    [search.from, search.to, end, range],
+  );
   const filter: SpotFilter = {
     cloud: search.cloud,
     gpuModel: search.gpu,
@@ -242,6 +249,7 @@ export function SpotPage() {
               <SpotPrices
                 market={chosen}
                 span={span}
+                end={new Date(end)}
                 name={`${words(chosen)} · ${machineText(f, chosen.machine, (value) => t("unit.cores", { value }))}`}
                 onExplain={() => change({ open: chosen.key })}
                 onSelect={(from, to) => change({ from: from.toISOString(), to: to.toISOString() })}

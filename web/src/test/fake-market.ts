@@ -3,7 +3,11 @@ import type {
   WireCloudAccount,
   WireCloudAccountInput,
   WireCommitment,
+  WireCommitmentRecord,
+  WireCommitmentStep,
   WireInstance,
+  WirePending,
+  WireReservedStock,
   WireSpotMarket,
   WireSpotSeries,
   WireSpotStats,
@@ -298,6 +302,74 @@ export class FakeMarket {
     }));
   }
 
+  /** What the next machine on demand cost: half of it was paid in advance in the first half of the range. */
+  ownPrice: string | null = "27.52";
+
+  private effective(m: WireSpotMarket, query: URLSearchParams) {
+    const points = this.series(m, query)[0]?.points ?? [];
+    return points.map((p, i) => ({
+      at: p.at,
+      price: i < points.length / 2 ? (this.ownPrice ?? p.on_demand) : p.on_demand,
+    }));
+  }
+
+  pending: WirePending[] = [
+    {
+      reason: "no_cost",
+      account_id: make.uuid(7, 71),
+      account_name: "Research",
+      seen_at: make.before(40),
+      record: {
+        ref: "az-res-7",
+        kind: "azure_reservation",
+        region: "eastus",
+        instance_type: "Standard_NC40ads_H100_v5",
+        quantity: "2",
+        starts_at: "2026-01-01T00:00:00Z",
+        ends_at: "2027-01-01T00:00:00Z",
+      },
+    },
+  ];
+  stock: WireReservedStock[] = [
+    {
+      ref: "cr-0a1",
+      account_id: make.uuid(7, 70),
+      cloud: "aws",
+      region: "us-east-1",
+      zone: "us-east-1b",
+      instance_type: "p5.48xlarge",
+      machines: 4,
+      available: 1,
+      block: true,
+      starts_at: "2026-11-01T00:00:00Z",
+      ends_at: "2026-12-15T00:00:00Z",
+      state: "active",
+      seen_at: make.before(40),
+    },
+  ];
+
+  private steps(query: URLSearchParams): WireCommitmentStep[] {
+    const from = Date.parse(query.get("from") ?? "");
+    const to = Date.parse(query.get("to") ?? "");
+    const step = query.get("step") === "hour" ? 3_600_000 : 86_400_000;
+    return Array.from({ length: Math.ceil((to - from) / step) }, (_, i) => {
+      const used = 80 + 15 * Math.sin(i / 5);
+      return {
+        from: new Date(from + i * step).toISOString(),
+        to: new Date(Math.min(to, from + (i + 1) * step)).toISOString(),
+        bought: make.money(100),
+        used: make.money(used),
+        unused: make.money(100 - used),
+        utilisation: used / 100,
+        eligible_hours: 48,
+        covered_hours: 30,
+        on_demand_cost: make.money(160),
+        covered_cost: make.money(110),
+        coverage: 0.69 + 0.05 * noise(i),
+      };
+    });
+  }
+
   private fits(pool: { cloud: string; region: string; instance_type: string }, query: URLSearchParams): boolean {
     const is = (name: string, value: string) => !query.get(name) || query.get(name) === value;
     return is("cloud", pool.cloud) && is("region", pool.region) && is("instance_type", pool.instance_type);
@@ -336,6 +408,31 @@ export class FakeMarket {
   }
 
   readonly routes: [string, string, Handler][] = [
+    [
+      "GET",
+      "/commitments/series",
+      (r) =>
+        ok({
+          from: r.query.get("from"),
+          to: r.query.get("to"),
+          step: r.query.get("step"),
+          items: this.steps(r.query),
+        }),
+    ],
+    [
+      "POST",
+      "/commitments",
+      (r) => {
+        const record = r.body as WireCommitmentRecord;
+        if (record.upfront === "free") return invalid("upfront: is no amount");
+        this.pending = this.pending.filter((p) => p.record.ref !== record.ref);
+        const made = market.aCommitment(this.commitments.length + 1, { ref: record.ref, source: "api" });
+        this.commitments.push(made);
+        return { status: 201, body: made };
+      },
+    ],
+    ["GET", "/commitments/pending", () => ok({ items: this.pending })],
+    ["GET", "/capacity-reservations", () => ok({ items: this.stock })],
     ["GET", "/prices/spot/markets", () => ok({ items: this.markets })],
     [
       "GET",
@@ -379,6 +476,16 @@ export class FakeMarket {
           catalogue_on_demand: make.money("55.04"),
           catalogue_spot: null,
           catalogue_source: market.SOURCE,
+          effective: found ? this.effective(found, r.query) : [],
+          data: found && {
+            first_at: "2022-01-01T00:00:00Z",
+            last_at: found.last_at,
+            seen_at: found.seen_at,
+            stale: found.stale,
+            source: "generated",
+            pools: 3,
+            changes: 900,
+          },
           series: found ? this.series(found, r.query) : [],
         });
       },
