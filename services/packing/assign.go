@@ -396,6 +396,11 @@ func (x *across) packed(l *layout, quick bool) *Answer {
 		}
 	}
 	a := x.underPools(pin, own, opts)
+	for k := range a.Unplaced { // what keeps it from the zones where there is room
+		if i := x.p.kept[x.p.of[a.Unplaced[k].Pod]]; i >= 0 {
+			a.Unplaced[k].Reasons = append(a.Unplaced[k].Reasons, x.z.why(i)...)
+		}
+	}
 	a.Unplaced = append(a.Unplaced, lost...)
 	a.Nodes = append(a.Nodes, own...)
 	x.recount(a)

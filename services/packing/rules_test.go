@@ -244,3 +244,155 @@ func TestLimitsDaemonsAndHazardsAgainstTryingEverything(t *testing.T) {
 		}
 	})
 }
+
+func TestMIGInstancesArePackedAsWellAsByTryingEverything(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		pods, offs := drawPods(t, 6), zoned(t, drawOfferings(t, 4), 1)
+		for i := range offs {
+			if offs[i].GPUCount > 0 {
+				offs[i].GPUModel = rapid.SampledFrom([]fleet.GPUModel{"A100-40", "H100", "T4"}).Draw(t, "model")
+				offs[i].MIG = rapid.Bool().Draw(t, "mig")
+				offs[i].GPUCount = rapid.Int64Range(1, 2).Draw(t, "count")
+			}
+		}
+		for i := range pods {
+			pods[i].Archs, pods[i].GPUModels = nil, nil
+			if rapid.IntRange(0, 2).Draw(t, "instance") > 0 {
+				pods[i].CPUMilli, pods[i].MemMiB = 500, 512
+				pods[i].GPUCount, pods[i].GPUMilli = rapid.SampledFrom([]int64{1, 1, 2}).Draw(t, "instances"), 1000
+				pods[i].Rules = &Rules{MIG: rapid.SampledFrom([]string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "3g.40gb", "4g.20gb", "7g.40gb"}).Draw(t, "profile")}
+			}
+		}
+		best, ok := exhaustRules(pods, offs, Options{})
+		a, err := Pack(pods, offs, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Check(pods, offs, Options{}, a); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case !ok && len(a.Unplaced) == 0:
+			t.Fatal("placed what cannot be placed")
+		case ok && (len(a.Unplaced) > 0 || a.Bound > best || a.Cost != best):
+			t.Fatalf("%d left out, cost %s, bound %s; all can be placed for %s", len(a.Unplaced), a.Cost, a.Bound, best)
+		}
+	})
+}
+
+func TestRulesThatAPersonCanCheck(t *testing.T) {
+	t.Parallel()
+	in := func(o Offering, zone string) Offering { o.Zone = zone; return o }
+	with := func(n int, r Rules) []Pod {
+		ps := pods(n, 1000, 1000)
+		for i := range ps {
+			ps[i].Rules = &r
+		}
+		return ps
+	}
+	web := []string{"web"}
+	two := []Offering{in(machine("m", "1", 4000, 8000), "z1"), in(machine("m", "1.5", 4000, 8000), "z2")}
+	tainted := machine("m", "1", 4000, 8000)
+	tainted.Taints = []string{"gpu"}
+	mem := gpu(machine("m", "1", 4000, 8000), "A100-40", 1)
+	mem.GPUMemMiB = 40960
+	domain := machine("m", "1", 1000, 8000)
+	domain.DomainNodes = 2
+	fam := machine("m", "1", 1000, 8000)
+	fam.Family, fam.VCPU = "f", 4
+	hazard := spot(machine("cheap", "1", 4000, 8000))
+	hazard.HazardMilli = 600
+	for _, c := range []struct {
+		name     string
+		pods     []Pod
+		offs     []Offering
+		opts     Options
+		cost     string
+		unplaced int
+		reason   Constraint
+	}{
+		{name: "a spread pays for the second zone", pods: with(2, Rules{Labels: web, Spread: []Spread{{"web", TopologyZone, 1, false}}}), offs: two, cost: "2.50"},
+		{name: "a soft spread does not", pods: with(2, Rules{Labels: web, Spread: []Spread{{"web", TopologyZone, 1, true}}}), offs: two, cost: "1.00"},
+		{name: "unless it may cost that much", pods: with(2, Rules{Labels: web, Spread: []Spread{{"web", TopologyZone, 1, true}}}), offs: two, opts: Options{SoftMilli: 1500}, cost: "2.50"},
+		{name: "a zone that ran out stops a hard spread", pods: with(4, Rules{Labels: web, Spread: []Spread{{"web", TopologyZone, 1, false}}}),
+			offs: []Offering{in(machine("m", "1", 1000, 8000), "z1"), stocked(in(machine("m", "1", 1000, 8000), "z2"), 1)}, cost: "3.00", unplaced: 1, reason: ConstraintSpread},
+		{name: "one per node", pods: with(3, Rules{Labels: web, AntiAffinity: []Term{{"web", TopologyNode}}}), offs: two[:1], cost: "3.00"},
+		{name: "two per node", pods: with(3, Rules{Labels: web, Spread: []Spread{{"web", TopologyNode, 2, false}}}), offs: two[:1], cost: "2.00"},
+		{name: "one per zone, three pods, two zones", pods: with(3, Rules{Labels: web, AntiAffinity: []Term{{"web", TopologyZone}}}), offs: two, cost: "2.50", unplaced: 1, reason: ConstraintAnti},
+		{name: "affinity to nobody", pods: with(1, Rules{Affinity: []Term{{"db", TopologyZone}}}), offs: two, cost: "0.00", unplaced: 1, reason: ConstraintAffinity},
+		{name: "a taint", pods: with(1, Rules{}), offs: []Offering{tainted}, cost: "0.00", unplaced: 1, reason: ConstraintTaint},
+		{name: "a taint that is tolerated", pods: with(1, Rules{Tolerates: []string{"gpu"}}), offs: []Offering{tainted}, cost: "1.00"},
+		{name: "a zone asked for", pods: with(1, Rules{Where: []Selector{{Key: "zone", Values: []string{"z2"}}}}), offs: two, cost: "1.50"},
+		{name: "memory per GPU", pods: with(1, Rules{GPUMemMiB: 80000}), offs: []Offering{mem}, cost: "1.00"}, // a pod without GPUs
+		{name: "a gang larger than its domain", pods: with(3, Rules{Gang: "g"}), offs: []Offering{domain}, cost: "0.00", unplaced: 3, reason: ConstraintGang},
+		{name: "a gang that fits its domain", pods: with(2, Rules{Gang: "g"}), offs: []Offering{domain}, cost: "2.00"},
+		{name: "a gang with too little stock runs nothing", pods: with(2, Rules{Gang: "g"}), offs: []Offering{stocked(machine("m", "1", 1000, 8000), 1)}, cost: "0.00", unplaced: 2, reason: ConstraintGang},
+		{name: "half on one pool", pods: with(4, Rules{Workload: "w", MaxPoolMilli: 500}), offs: two, cost: "2.50"},
+		{name: "a quota of vCPUs", pods: pods(3, 1000, 1000), offs: []Offering{fam}, opts: Options{Limits: []Limit{{Name: "f", Where: []Selector{{Key: "family", Values: []string{"f"}}}, Resource: ResourceVCPU, Max: 8}}}, cost: "2.00", unplaced: 1, reason: ConstraintLimit},
+		{name: "a quota below one machine", pods: pods(1, 1000, 1000), offs: []Offering{fam}, opts: Options{Limits: []Limit{{Name: "f", Resource: ResourceVCPU, Max: 3}}}, cost: "0.00", unplaced: 1, reason: ConstraintLimit},
+		{name: "daemons take their part", pods: pods(4, 1000, 1000), offs: two[:1], opts: Options{Daemons: []Pod{{Name: "d", CPUMilli: 100}}}, cost: "2.00"},
+		{name: "an interruption is paid for twice", pods: func() []Pod { ps := pods(1, 1000, 1000); ps[0].SpotOK = true; return ps }(), offs: []Offering{hazard, machine("m", "2", 4000, 8000)}, cost: "2.00"},
+		{name: "no MIG on a machine that does not cut", pods: func() []Pod {
+			ps := with(1, Rules{MIG: "1g.5gb"})
+			ps[0].GPUCount, ps[0].GPUMilli = 1, 1000
+			return ps
+		}(), offs: []Offering{mem}, cost: "0.00", unplaced: 1, reason: ConstraintMIG},
+		{name: "an equivalent model", pods: func() []Pod {
+			ps := pods(1, 1000, 1000)
+			ps[0].GPUCount, ps[0].GPUMilli, ps[0].GPUModels = 1, 1000, []fleet.GPUModel{"H100"}
+			return ps
+		}(), offs: []Offering{mem}, opts: Options{Equivalent: []Equivalence{{"H100", "A100-40"}}}, cost: "1.00"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a, err := Pack(c.pods, c.offs, c.opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := Check(c.pods, c.offs, c.opts, a); err != nil {
+				t.Fatal(err)
+			}
+			if a.Cost.String() != c.cost || len(a.Unplaced) != c.unplaced {
+				t.Errorf("cost %s, %d left out; want %s, %d", a.Cost, len(a.Unplaced), c.cost, c.unplaced)
+			}
+			for _, u := range a.Unplaced {
+				if c.reason != "" && !slices.ContainsFunc(u.Reasons, func(r Reason) bool { return r.Constraint == c.reason }) {
+					t.Errorf("left out for %+v, want %s", u.Reasons, c.reason)
+				}
+			}
+		})
+	}
+}
+
+func TestContradictionsAreToldPlainly(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		rules Rules
+		want  string
+	}{
+		{name: "affinity to a label that no pod has", rules: Rules{Affinity: []Term{{"db", TopologyZone}}}, want: "a: affinity to db, but no pod has this label"},
+		{name: "together and apart", rules: Rules{Labels: []string{"w"}, Affinity: []Term{{"w", TopologyZone}}, AntiAffinity: []Term{{"w", TopologyZone}}}, want: "a: affinity and anti-affinity to w exclude each other"},
+		{name: "together and spread", rules: Rules{Labels: []string{"w"}, Affinity: []Term{{"w", TopologyZone}}, Spread: []Spread{{"w", TopologyZone, 1, false}}}, want: "a: affinity wants all of w in one zone, the spread allows 1 more there than elsewhere"},
+		{name: "no contradiction", rules: Rules{Labels: []string{"w"}, Affinity: []Term{{"w", TopologyZone}}, AntiAffinity: []Term{{"w", TopologyNode}}}},
+	} {
+		ps := pods(3, 1, 1)
+		for i := range ps {
+			ps[i].Rules = &c.rules
+		}
+		got := Contradictions(ps)
+		if c.want == "" && len(got) > 0 || c.want != "" && !slices.Equal(got, []string{c.want}) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+	ps := pods(1, 1000, 1000)
+	ps[0].GPUCount, ps[0].GPUMilli, ps[0].GPUModels = 1, 1000, []fleet.GPUModel{"H100"}
+	ps[0].Rules = &Rules{Where: []Selector{{Key: "zone", Values: []string{"z1"}}}}
+	there, elsewhere := gpu(machine("t", "1", 4000, 8000), "T4", 1), gpu(machine("h", "1", 4000, 8000), "H100", 1)
+	there.Zone, elsewhere.Zone = "z1", "z2"
+	a, err := Pack(ps, []Offering{there, elsewhere}, Options{})
+	if err != nil || len(a.Unplaced) != 1 || !slices.Equal(a.Unplaced[0].Blocked, []Constraint{ConstraintModel, ConstraintWhere}) {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
