@@ -58,34 +58,30 @@ type poolState struct {
 	ready, starting, asking, noticed, draining int
 	boot, drain, notice, refuse                []int // rings: what becomes ready, ends, is lost, is refused at slot s stands at s mod len
 	got, failed, warned, lost                  int
-	paid                                       int64 // replica-slots
+	paid, judged                               int64 // replica-slots, of all and of the judged span
 }
 
-// MixWorld is one service, or the sum of several, whose replicas are bought in a market.
-type MixWorld struct {
+// rental is what is held in a market, and what is paid for it.
+type rental struct {
 	cfg    MixConfig
 	market *Market
-	queue  *World
 	pools  []poolState
-	view   MarketView
-	target []int
+	views  []PoolView
 	score  MixScore
+	// Of the slot that just passed, over all pools.
+	serving, starting, draining, fresh, drained int
+	have, want                                  int // of the last order, in total
 }
 
-// NewMixWorld starts with initial replicas ready on the first pool that has them for sure: on demand.
-func NewMixWorld(t *Trace, m *Market, cfg MixConfig, initial int) (*MixWorld, error) {
-	if err := t.Check(); err != nil {
-		return nil, err
-	}
+// newRental starts with initial replicas ready on demand.
+func newRental(t *Trace, m *Market, cfg MixConfig, initial int) (*rental, error) {
 	if err := m.Check(t.Slots()); err != nil {
 		return nil, err
 	}
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	w := &MixWorld{cfg: cfg, market: m, queue: NewWorld(t, Config{ColdSlots: cfg.ColdSlots(), Min: 0, Max: cfg.Max}, initial),
-		pools: make([]poolState, len(m.Pools)), target: make([]int, len(m.Pools))}
-	w.view.Pools = make([]PoolView, len(m.Pools))
+	w := &rental{cfg: cfg, market: m, pools: make([]poolState, len(m.Pools)), views: make([]PoolView, len(m.Pools))}
 	placed := false
 	for i := range w.pools {
 		p := &w.pools[i]
@@ -94,7 +90,7 @@ func NewMixWorld(t *Trace, m *Market, cfg MixConfig, initial int) (*MixWorld, er
 		if m.Pools[i].Purchase == fleet.PurchaseOnDemand && !placed {
 			p.ready, placed = initial, true
 		}
-		w.view.Pools[i] = PoolView{Name: m.Pools[i].Name, Region: m.Pools[i].Region, Purchase: m.Pools[i].Purchase}
+		w.views[i] = PoolView{Name: m.Pools[i].Name, Region: m.Pools[i].Region, Purchase: m.Pools[i].Purchase}
 	}
 	if !placed {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "market %s has no on-demand pool to start from", m.Name)
@@ -102,13 +98,58 @@ func NewMixWorld(t *Trace, m *Market, cfg MixConfig, initial int) (*MixWorld, er
 	return w, nil
 }
 
+// advance plays one slot of the market: what is over ends, what the cloud takes goes, what was asked for is answered, and all is paid.
+func (w *rental) advance(s int, judged bool) {
+	w.serving, w.starting, w.draining, w.fresh = 0, 0, 0, 0
+	for i := range w.pools {
+		p, v := &w.pools[i], &w.views[i]
+		p.got, p.failed, p.warned, p.lost = 0, 0, 0, 0
+		w.fresh += w.settle(p, s)
+		w.take(i, s, judged)
+		w.launch(i, s, judged)
+		w.pay(i, s, judged)
+		w.serving += p.ready + p.noticed
+		w.starting += p.starting
+		w.draining += p.draining
+		v.Price = w.market.Pools[i].Price[min(s+1, len(w.market.Pools[i].Price)-1)]
+		v.Ready, v.Starting, v.Asking, v.Noticed, v.Draining = p.ready, p.starting, p.asking, p.noticed, p.draining
+		v.Got, v.Failed, v.Warned, v.Lost = p.got, p.failed, p.warned, p.lost
+	}
+}
+
+// finished is the scorecard, with what the queues say.
+func (w *rental) finished(queues Score) MixScore {
+	out := w.score
+	out.Score = queues
+	out.CostHours = float64(out.Cost) / FullPrice / SlotsPerHour
+	out.SpotHours /= SlotsPerHour
+	out.OnDemandHours /= SlotsPerHour
+	return out
+}
+
+// MixWorld is one service whose replicas are bought in a market.
+type MixWorld struct {
+	*rental
+	queue  *World
+	view   MarketView
+	target []int
+}
+
+// NewMixWorld starts with initial replicas ready on demand.
+func NewMixWorld(t *Trace, m *Market, cfg MixConfig, initial int) (*MixWorld, error) {
+	if err := t.Check(); err != nil {
+		return nil, err
+	}
+	r, err := newRental(t, m, cfg, initial)
+	if err != nil {
+		return nil, err
+	}
+	return &MixWorld{rental: r, queue: NewWorld(t, Config{ColdSlots: cfg.ColdSlots(), Max: cfg.Max}, initial), target: make([]int, len(m.Pools))}, nil
+}
+
 // RunMix plays a buyer over the whole trace.
 func RunMix(t *Trace, m *Market, cfg MixConfig, b Buyer) (MixScore, error) {
-	first := 1.0
-	for _, rho := range t.Rho[:min(cfg.ColdSlots()+1, t.Slots())] {
-		first = max(first, rho)
-	}
-	w, err := NewMixWorld(t, m, cfg, int(math.Ceil(first)))
+	w, err := NewMixWorld(t, m, cfg, firstNeed(t, cfg.ColdSlots()))
 	if err != nil {
 		return MixScore{}, err
 	}
@@ -121,52 +162,54 @@ func RunMix(t *Trace, m *Market, cfg MixConfig, b Buyer) (MixScore, error) {
 	return w.Score(), nil
 }
 
+// firstNeed is what the first slots need, which no order could have had ready.
+func firstNeed(t *Trace, cold int) int {
+	first := 1.0
+	for _, rho := range t.Rho[:min(cold+1, t.Slots())] {
+		first = max(first, rho)
+	}
+	return int(math.Ceil(first))
+}
+
 // Over says that the trace has ended.
 func (w *MixWorld) Over() bool { return w.queue.Over() }
 
-// Advance plays one slot: what the cloud gives and takes, then the queue. The view is valid until the next call.
+// Advance plays one slot: the market, then the queue. The view is valid until the next call.
 func (w *MixWorld) Advance() *MarketView {
 	s := w.queue.slot
-	judged := s >= w.queue.trace.From && s < w.queue.trace.To
-	serving, waiting, starting := 0, 0, 0
-	for i := range w.pools {
-		p := &w.pools[i]
-		p.got, p.failed, p.warned, p.lost = 0, 0, 0, 0
-		w.settle(p, s)
-		w.take(i, s, judged)
-		w.launch(i, s, judged)
-		serving += p.ready + p.noticed
-		waiting += p.starting + p.draining
-		starting += p.starting
-		w.pay(i, s, judged)
-	}
-	w.queue.ready, w.queue.pending = serving, waiting
+	w.advance(s, s >= w.queue.trace.From && s < w.queue.trace.To)
+	w.queue.ready, w.queue.pending = w.serving, w.starting+w.draining
 	w.view.Observation = w.queue.Advance()
-	w.view.Starting = starting
-	next := min(s+1, w.queue.trace.Slots()-1)
-	for i := range w.pools {
-		p, v := &w.pools[i], &w.view.Pools[i]
-		v.Price = w.market.Pools[i].Price[next]
-		v.Ready, v.Starting, v.Asking, v.Noticed, v.Draining = p.ready, p.starting, p.asking, p.noticed, p.draining
-		v.Got, v.Failed, v.Warned, v.Lost = p.got, p.failed, p.warned, p.lost
-	}
+	w.view.Starting = w.starting
+	w.view.Pools = w.views
 	return &w.view
 }
 
-// settle ends the phases that are over by slot s.
-func (w *MixWorld) settle(p *poolState, s int) {
+// Order takes the counts a buyer wants in the pools.
+func (w *MixWorld) Order(targets []int) {
+	w.order(w.queue.slot, targets)
+	w.queue.score.ordered(w.have, w.want, w.queue.slot > w.queue.trace.From && w.queue.slot <= w.queue.trace.To)
+}
+
+// Score is the scorecard so far.
+func (w *MixWorld) Score() MixScore { return w.finished(w.queue.Score()) }
+
+// settle ends the phases that are over by slot s and says how many replicas got ready.
+func (w *rental) settle(p *poolState, s int) (fresh int) {
 	up := &p.boot[s%len(p.boot)]
-	p.ready, p.starting, *up = p.ready+*up, p.starting-*up, 0
+	fresh = *up
+	p.ready, p.starting, *up = p.ready+fresh, p.starting-fresh, 0
 	gone := &p.drain[s%len(p.drain)]
 	p.draining, *gone = p.draining-*gone, 0
 	lost := &p.notice[s%len(p.notice)]
 	p.noticed, p.lost, *lost = p.noticed-*lost, p.lost+*lost, 0
 	no := &p.refuse[s%len(p.refuse)]
 	p.asking, p.failed, *no = p.asking-*no, p.failed+*no, 0
+	return fresh
 }
 
 // take lets the cloud have back what stock no longer covers: those that start first, at once; ready ones after a notice, or without.
-func (w *MixWorld) take(i, s int, judged bool) {
+func (w *rental) take(i, s int, judged bool) {
 	p, stock := &w.pools[i], int(w.market.Pools[i].Stock[s])
 	over := p.ready + p.starting - stock
 	if over <= 0 || w.market.Pools[i].Purchase != fleet.PurchaseSpot {
@@ -209,7 +252,7 @@ func (p *poolState) cancelStarting(s, n int) int {
 }
 
 // launch answers what was asked for at the end of the last slot: there is stock, or a refusal is on its way.
-func (w *MixWorld) launch(i, s int, judged bool) {
+func (w *rental) launch(i, s int, judged bool) {
 	p, pool := &w.pools[i], &w.market.Pools[i]
 	asked := p.asking - sum(p.refuse)
 	if asked <= 0 {
@@ -241,13 +284,14 @@ func (w *MixWorld) launch(i, s int, judged bool) {
 }
 
 // pay charges the slot. A reservation costs its size.
-func (w *MixWorld) pay(i, s int, judged bool) {
+func (w *rental) pay(i, s int, judged bool) {
 	p, pool := &w.pools[i], &w.market.Pools[i]
 	n := p.ready + p.starting + p.noticed + p.draining
 	p.paid += int64(n)
 	if !judged {
 		return
 	}
+	p.judged += int64(n)
 	charged := n
 	switch pool.Purchase {
 	case fleet.PurchaseSpot:
@@ -260,18 +304,17 @@ func (w *MixWorld) pay(i, s int, judged bool) {
 	w.score.Cost += int64(charged) * int64(pool.Price[s])
 }
 
-// Order takes the counts a buyer wants in the pools. More is asked for and answered in the next slot; of too many, those not yet answered
+// order takes the counts that are wanted in the pools from slot s on. More is asked for and answered in the next slot; of too many, those not yet answered
 // go first, then those not ready, then ready ones drain.
-func (w *MixWorld) Order(targets []int) {
-	s := w.queue.slot
-	have, want := 0, 0
+func (w *rental) order(s int, targets []int) {
+	w.have, w.want, w.drained = 0, 0, 0
 	room := w.cfg.Max
 	for i := range w.pools {
 		p := &w.pools[i]
 		target := min(max(targets[i], 0), room)
 		room -= target
 		held := p.ready + p.starting + p.asking
-		have, want = have+held, want+target
+		w.have, w.want = w.have+held, w.want+target
 		if target > held {
 			p.asking += target - held
 			continue
@@ -285,13 +328,13 @@ func (w *MixWorld) Order(targets []int) {
 		cut -= p.cancelStarting(s-1, cut)
 		if cut > 0 {
 			p.ready -= cut
+			w.drained += cut
 			if w.cfg.DrainSlots > 0 {
 				p.draining += cut
 				p.drain[(s+w.cfg.DrainSlots)%len(p.drain)] += cut
 			}
 		}
 	}
-	w.queue.score.ordered(have, want, s > w.queue.trace.From && s <= w.queue.trace.To)
 }
 
 func sum(values []int) int {
@@ -300,14 +343,4 @@ func sum(values []int) int {
 		n += v
 	}
 	return n
-}
-
-// Score is the scorecard so far.
-func (w *MixWorld) Score() MixScore {
-	out := w.score
-	out.Score = w.queue.Score()
-	out.CostHours = float64(out.Cost) / FullPrice / SlotsPerHour
-	out.SpotHours /= SlotsPerHour
-	out.OnDemandHours /= SlotsPerHour
-	return out
 }

@@ -114,6 +114,7 @@ func names(list string) []string {
 // scored is what score prints as JSON.
 type scored struct {
 	lab.Board
+	mixing
 	Hindsight []lab.Hindsight `json:"hindsight,omitempty"`
 	Verdict   *lab.Verdict    `json:"verdict,omitempty"`
 }
@@ -123,6 +124,7 @@ func replayScore(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	policies := f.set.String("policy", "", "only these, `NAMES` with commas between (see plimsoll replay policies)")
 	hindsight := f.set.Bool("hindsight", false, "tune every family of baselines on the judged span itself, at equal or better lateness than ours")
 	ours := f.set.String("ours", "plimsoll-cq", "the `NAME` of the policy that -hindsight and -html set against the others")
+	markets := f.set.Bool("markets", true, "also buy in markets: the sections mixed and pool + mix (left out with -policy)")
 	html := f.set.String("html", "", "write the scorecard as one self-contained page to `FILE`")
 	if err := f.prepare(args, stderr); err != nil {
 		return err
@@ -135,13 +137,14 @@ func replayScore(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	if err != nil {
 		return err
 	}
-	out := scored{}
+	out := scored{mixing: *newMixing(*f.data, *f.seed)}
 	report := lab.Report{Ours: *ours, Span: *f.span, Seed: *f.seed}
 	err = f.profiled(func() error {
-		return f.each(ctx, func(l lab.Load) error {
+		err := f.each(ctx, func(l lab.Load) error {
 			if err := out.AddLoad(l, entries); err != nil {
 				return err
 			}
+			out.keep(l.Trace)
 			if *hindsight {
 				c := out.Columns[len(out.Columns)-1]
 				out.Hindsight = append(out.Hindsight, lab.TuneInHindsight(l, mine[0], c.Bound, lab.Families()))
@@ -151,6 +154,10 @@ func replayScore(ctx context.Context, args []string, stdout, stderr io.Writer) e
 			}
 			return ctx.Err()
 		})
+		if err != nil || !*markets || *policies != "" {
+			return err
+		}
+		return out.score(ctx)
 	})
 	if err != nil {
 		return err
@@ -168,7 +175,10 @@ func replayScore(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	if *f.asJSON {
 		return writeJSON(stdout, out)
 	}
-	if err := out.Write(stdout); err != nil || !*hindsight {
+	if err := out.Write(stdout); err != nil {
+		return err
+	}
+	if err := out.write(stdout); err != nil || !*hindsight {
 		return err
 	}
 	return lab.WriteHindsight(stdout, out.Hindsight)
