@@ -71,6 +71,15 @@ type agentConfig struct {
 		MaxReplicas, MaxReplicasPerWorkload, MaxActionsPerMinute int
 		Freeze                                                   bool
 	}
+	Autoscalers struct {
+		Address        string
+		Expander, KEDA bool
+		TLS            struct{ CertFile, KeyFile, ClientCAFile string }
+		HPA            struct {
+			Mode            string
+			HeadroomPercent int
+		}
+	}
 	Sources struct {
 		Kubernetes struct{ Enabled, MetricsAPI bool }
 		PodMetrics []struct {

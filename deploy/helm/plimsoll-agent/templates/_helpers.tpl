@@ -94,6 +94,16 @@ readinessProbe:
 {{- end }}
 {{- end -}}
 
+{{- /* Whether the agent answers other autoscalers: "true", or nothing. */ -}}
+{{- define "agent.serves" -}}
+{{- if or .Values.autoscalers.expander.enabled .Values.autoscalers.keda.enabled }}true{{ end -}}
+{{- end -}}
+
+{{- /* Whether the agent moves the bounds of HPAs: "true", or nothing. */ -}}
+{{- define "agent.movesBounds" -}}
+{{- if and (eq .Values.autoscalers.hpa.mode "bounds") (has .Values.mode (list "approve" "enforce")) }}true{{ end -}}
+{{- end -}}
+
 {{- define "agent.secretVolumes" -}}
 - name: install
   secret:
