@@ -48,7 +48,17 @@ export function bindingReason(d: DecisionDetail): Reason | undefined {
   return d.reasons.find((r) => r.binding) ?? d.reasons.findLast((r) => r.code === d.binding);
 }
 
-const NEEDS: readonly string[] = ["target_ratio", "queue", "latency_high", "latency_low"];
+const NEEDS: readonly string[] = [
+  "target_ratio",
+  "queue",
+  "latency_high",
+  "latency_low",
+  "forecast",
+  "forecast_hold",
+  "backlog",
+  "no_forecast",
+  "collapse",
+];
 
 /** The reason that made the need, when something else settled the count: what the signals wanted before it was held back. */
 function needReason(d: DecisionDetail): Reason | undefined {
@@ -104,6 +114,26 @@ function words(t: TFunction, f: Format, r: Reason) {
     quiet: have("quiet_seconds", f.duration),
     use: have("use", f.percent),
     useRatio: have("use_ratio", f.percent),
+    demand: have("demand", f.number),
+    upper: have("upper", f.number),
+    lead: have("lead_seconds", f.duration),
+    quantile: have("quantile", f.percent),
+    hold: have("hold_seconds", f.duration),
+    expectedLate: have("expected_late", f.percent),
+    aim: have("aim", f.percent),
+    mean: have("mean", f.number),
+    need: have("need", count),
+    runnerWant: have("runner_want", count),
+    runnerMean: have("runner_mean", f.number),
+    runnerLate: have("runner_late", f.percent),
+    plainMean: have("plain_mean", f.number),
+    plainLate: have("plain_late", f.percent),
+    ownMean: have("own_mean", f.number),
+    ownLate: have("own_late", f.percent),
+    backlog: have("backlog_seconds", f.number),
+    lateAfter: have("late_seconds", f.duration),
+    median: have("median", f.number),
+    before: have("replicas", count),
     max: have("max", f.integer),
     needed: have("needed", f.integer),
     until: r.until ? f.dateTime(r.until) : dash,
@@ -148,6 +178,10 @@ export function reasonText(t: TFunction, f: Format, r: Reason): string {
     const { missing, unready } = r.numbers;
     if (missing) sentences.push(t("reasonNote.missing", { value: f.integer(missing) }));
     if (unready) sentences.push(t("reasonNote.unready", { value: f.integer(unready) }));
+  }
+  if (code === "forecast") {
+    if (r.numbers.runner_want !== undefined) sentences.push(t("reasonNote.runnerUp", words(t, f, r)));
+    if (r.numbers.plain_mean) sentences.push(t("reasonNote.counterfactual", words(t, f, r)));
   }
   return sentences.join(" ");
 }

@@ -1,17 +1,20 @@
 import { Group, SimpleGrid, Stack, Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
-import { useCallback, useMemo } from "react";
+import { type ReactNode, useCallback, useMemo } from "react";
 import { useTranslation } from "react-i18next";
 import { costSeriesQuery } from "../api/cost";
+import { type Forecast, forecastQuery } from "../api/forecast";
 import { policyQuery } from "../api/policies";
 import { type Timeline, timelineQuery, type Workload } from "../api/workloads";
 import { Chart, Legend } from "../components/chart/chart";
 import { useChartColors } from "../components/chart/colors";
 import type { Line, Mark } from "../components/chart/model";
+import { ForecastPanel } from "../components/forecast-panel";
 import { Panel } from "../components/page";
 import { RangePicker } from "../components/range-picker";
 import { BlockSkeleton, Gate } from "../components/state";
+import { bandColumn, timesAhead } from "../lib/band";
 import { useFormat } from "../lib/format";
 import { moneyNumber } from "../lib/money";
 import { latencyTarget } from "../lib/policy";
@@ -51,12 +54,17 @@ interface ChartSpec {
 function Charts({
   workload,
   timeline,
+  forecast,
   from,
   to,
   onSelect,
+  children,
 }: {
   workload: Workload;
   timeline: Timeline;
+  forecast: Forecast | undefined;
+  /** Stands below the replicas. */
+  children?: ReactNode;
   from: Date;
   to: Date;
   onSelect: (from: Date, to: Date) => void;
@@ -156,24 +164,47 @@ function Charts({
     return out;
   }, [columns, has, c, colors, f, t, slo]);
 
-  const replicas = useMemo<Line[]>(
-    () => [
-      { key: "ready", name: t("charts.ready"), color: c(0), values: columns.ready, shape: "area" },
-      { key: "replicas", name: t("charts.desired"), color: c(1), values: columns.replicas, shape: "step" },
-    ],
-    [columns, c, t],
-  );
+  const band = forecast?.band;
+  const sizes = useMemo<{ at: number[]; lines: Line[] }>(() => {
+    const ahead = band ? timesAhead(band, timeline.at).filter((time) => time <= to.getTime()) : [];
+    const at = [...timeline.at, ...ahead];
+    const none = ahead.map(() => null);
+    const lines: Line[] = [
+      { key: "ready", name: t("charts.ready"), color: c(0), values: [...columns.ready, ...none], shape: "area" },
+      {
+        key: "replicas",
+        name: t("charts.desired"),
+        color: c(1),
+        values: [...columns.replicas, ...none],
+        shape: "step",
+      },
+    ];
+    if (band?.length) {
+      const column = (key: "middle" | "upper" | "demand" | "hpa") => bandColumn(band, at, key);
+      const [middle, upper] = [column("middle"), column("upper")];
+      const between = upper.map((u, i) => (u === null ? null : u - (middle[i] ?? u)));
+      lines.push(
+        { key: "bandBase", name: "", color: c(4), values: middle, stack: "band", ghost: "base" },
+        { key: "bandFill", name: "", color: c(4), values: between, stack: "band", ghost: "fill" },
+        { key: "upper", name: t("charts.planned"), color: c(4), values: upper },
+        { key: "middle", name: t("charts.expected"), color: c(4), values: middle, dashed: true },
+        { key: "demand", name: t("charts.inUse"), color: c(3), values: column("demand") },
+        { key: "hpa", name: t("charts.hpa"), color: c(7), values: column("hpa"), dashed: true, shape: "step" },
+      );
+    }
+    return { at, lines };
+  }, [timeline.at, columns, band, to, c, t]);
   const open = useCallback((id: string) => void navigate({ to: "/decisions/$id", params: { id } }), [navigate]);
 
   return (
     <Stack gap="md">
-      <Panel title={t("charts.replicas")} actions={<Legend lines={replicas} />}>
+      <Panel title={t("charts.replicas")} actions={<Legend lines={sizes.lines} />}>
         <Chart
-          at={timeline.at}
-          lines={replicas}
+          at={sizes.at}
+          lines={sizes.lines}
           from={from}
           to={to}
-          height={220}
+          height={band?.length ? 280 : 220}
           format={f.number}
           whole
           group={GROUP}
@@ -186,6 +217,7 @@ function Charts({
           {t("charts.marks")} {t("range.hint")} {t("charts.step", { step: f.duration(timeline.stepSeconds) })}
         </Text>
       </Panel>
+      {children}
       <SimpleGrid cols={{ base: 1, lg: 2 }}>
         {specs.map(({ key, title, lines, ...rest }) => (
           <Panel key={key} title={title} actions={lines.length > 1 && <Legend lines={lines} />}>
@@ -267,6 +299,10 @@ export function TimelineTab({ workload }: { workload: Workload }) {
   const { range, from, to, zoomed } = useRange(end);
   const query = useQuery(timelineQuery(workload.id, from, to));
   const { id } = workload;
+  const forecast = useQuery(forecastQuery(id, from, to));
+  // What is expected lies ahead of the newest data: the charts reach as far, unless a range was chosen.
+  const last = forecast.data?.band.at(-1)?.at ?? 0;
+  const reach = useMemo(() => (zoomed || last <= to.getTime() ? to : new Date(last)), [zoomed, last, to]);
   const zoom = useCallback(
     (a: Date, b: Date) =>
       void navigate({
@@ -301,7 +337,18 @@ export function TimelineTab({ workload }: { workload: Workload }) {
           </Stack>
         }
       >
-        {(timeline) => <Charts workload={workload} timeline={timeline} from={from} to={to} onSelect={zoom} />}
+        {(timeline) => (
+          <Charts
+            workload={workload}
+            timeline={timeline}
+            forecast={forecast.data}
+            from={from}
+            to={reach}
+            onSelect={zoom}
+          >
+            <ForecastPanel query={forecast} dataAt={workload.dataAt} />
+          </Charts>
+        )}
       </Gate>
     </Stack>
   );

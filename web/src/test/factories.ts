@@ -7,6 +7,7 @@ import type {
   WireDecision,
   WireDecisionDetail,
   WireDelivery,
+  WireForecast,
   WireMe,
   WireMoney,
   WireNode,
@@ -275,6 +276,83 @@ export function aDecisionDetail(n: number, over: Partial<WireDecisionDetail> = {
       input_hash: "4f1c0b6f3d0e6f0c9a0b1f6b7f4f6d1f7b1f3f3b1f2b6a7c8d9e0f1a2b3c4d5e",
     },
     ...over,
+  };
+}
+
+/** A workload under an SLO rule with a band over the range asked for; the first workload has one, the others have none. */
+export function aForecast(query: URLSearchParams, workload: WireWorkload): WireForecast {
+  const account = (mean: number, late: number, cycles: number) => ({
+    want: Math.ceil(mean),
+    mean_replicas: mean,
+    late,
+    cycles_per_hour: cycles,
+    cost_hour: money(mean * 5.4621),
+  });
+  const none: WireForecast = {
+    status: "none",
+    at: null,
+    began: "",
+    began_at: null,
+    objective: 0,
+    aim: 0,
+    late_seconds: 0,
+    lead_seconds: 0,
+    hours: 0,
+    half_life_days: 0,
+    now: null,
+    in_charge: null,
+    runner_up: null,
+    own: null,
+    hpa_70: null,
+    band: [],
+  };
+  if (workload.id !== uuid(5, 1)) return none;
+  const step = 300_000;
+  const band: WireForecast["band"] = [];
+  const last = NOW.getTime() - 60_000;
+  const from = Math.max(Date.parse(query.get("from") ?? ""), last - 48 * 3_600_000);
+  for (let t = Math.ceil(from / step) * step; t <= last + step; t += step) {
+    const demand = 5 + 3 * Math.sin(t / 9_000_000) + Math.sin(t / 700_000);
+    const known = t <= last;
+    band.push({
+      at: new Date(t).toISOString(),
+      middle: demand + 0.2,
+      upper: demand + 1.9,
+      demand: known ? demand + 0.4 * Math.sin(t / 200_000) : null,
+      want: known ? Math.ceil(demand + 1.9) : null,
+      hpa_70: known ? Math.ceil(demand / 0.7) + 1 : null,
+    });
+  }
+  return {
+    ...none,
+    status: "ready",
+    at: new Date(last).toISOString(),
+    began: "new",
+    began_at: before(60 * 24 * 9),
+    objective: 0.01,
+    aim: 0.006,
+    late_seconds: 5,
+    lead_seconds: 195,
+    hours: 216,
+    half_life_days: 3,
+    now: { demand: 6.1, level: 6.3, middle: 6.4, upper: 8.3, need: 9, want: 10, backlog_replica_seconds: 0 },
+    in_charge: {
+      method: "trend",
+      quantile: 0.94,
+      hold_seconds: 600,
+      expected_late: 0.0048,
+      ...account(8.2, 0.0041, 0.6),
+    },
+    runner_up: {
+      method: "linear",
+      quantile: 0.96,
+      hold_seconds: 300,
+      expected_late: 0.0052,
+      ...account(8.4, 0.0047, 0.9),
+    },
+    own: account(8.3, 0.0045, 0.7),
+    hpa_70: account(10.6, 0.0131, 1.8),
+    band,
   };
 }
 

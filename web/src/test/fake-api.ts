@@ -714,6 +714,14 @@ export class FakeApi {
     ],
     [
       "GET",
+      "/workloads/{id}/forecast",
+      (r, p) => {
+        const workload = this.workloads.find((w) => w.id === p.id);
+        return workload ? ok(make.aForecast(r.query, workload)) : missing();
+      },
+    ],
+    [
+      "GET",
       "/workloads/{id}/policy",
       (_, p) =>
         ok(

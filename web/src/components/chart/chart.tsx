@@ -5,26 +5,28 @@ import type { Line, TimeChartProps } from "./model";
 
 const Engine = lazy(() => import("./time-chart"));
 
-export function Legend({ lines }: { lines: readonly Pick<Line, "key" | "name" | "color" | "dashed">[] }) {
+export function Legend({ lines }: { lines: readonly Pick<Line, "key" | "name" | "color" | "dashed" | "ghost">[] }) {
   return (
     <Group gap="md" style={{ rowGap: 4 }}>
-      {lines.map((line) => (
-        <Group key={line.key} gap={6} wrap="nowrap">
-          <span
-            aria-hidden
-            style={{
-              width: 12,
-              height: line.dashed ? 0 : 3,
-              borderTop: line.dashed ? `2px dashed ${line.color}` : undefined,
-              borderRadius: 2,
-              background: line.dashed ? undefined : line.color,
-            }}
-          />
-          <Text size="xs" c="dimmed" truncate maw={220}>
-            {line.name}
-          </Text>
-        </Group>
-      ))}
+      {lines
+        .filter((line) => !line.ghost)
+        .map((line) => (
+          <Group key={line.key} gap={6} wrap="nowrap">
+            <span
+              aria-hidden
+              style={{
+                width: 12,
+                height: line.dashed ? 0 : 3,
+                borderTop: line.dashed ? `2px dashed ${line.color}` : undefined,
+                borderRadius: 2,
+                background: line.dashed ? undefined : line.color,
+              }}
+            />
+            <Text size="xs" c="dimmed" truncate maw={220}>
+              {line.name}
+            </Text>
+          </Group>
+        ))}
     </Group>
   );
 }

@@ -7,6 +7,8 @@ export interface Line {
   shape?: "line" | "step" | "area" | "bar";
   dashed?: boolean;
   stack?: string;
+  /** Part of a band: not in the legend and the tooltip. The base carries the band and is not drawn, the fill is the band. */
+  ghost?: "base" | "fill";
 }
 
 /** A decision shown in a chart. */

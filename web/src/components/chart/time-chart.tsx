@@ -30,6 +30,25 @@ function stackTops(lines: readonly Line[]): number[] {
 
 function seriesOf(line: Line, at: readonly number[], few: boolean): Record<string, unknown> {
   const data = at.map((t, i) => [t, line.values[i] ?? null]);
+  // A value between two gaps has no line to lie on: it is shown as a point.
+  const known = (i: number) => line.values[i] !== null && line.values[i] !== undefined;
+  const alone = (i: number) => known(i) && !known(i - 1) && !known(i + 1);
+  const dotted = few ? data : data.map((value, i) => ({ value, symbol: alone(i) ? "circle" : "none" }));
+  if (line.ghost) {
+    return {
+      id: line.key,
+      type: "line",
+      stack: line.stack,
+      stackStrategy: "all",
+      data,
+      symbol: "none",
+      connectNulls: false,
+      silent: true,
+      lineStyle: { width: 0, color: line.color },
+      areaStyle: line.ghost === "fill" ? { color: line.color, opacity: 0.18 } : undefined,
+      emphasis: { disabled: true },
+    };
+  }
   if (line.shape === "bar") {
     return {
       id: line.key,
@@ -48,9 +67,10 @@ function seriesOf(line: Line, at: readonly number[], few: boolean): Record<strin
     name: line.name,
     type: "line",
     stack: line.stack,
-    data,
+    data: dotted,
     step: line.shape === "step" ? "end" : false,
-    showSymbol: few,
+    showSymbol: true,
+    showAllSymbol: true,
     symbol: "circle",
     symbolSize: 5,
     connectNulls: false,
@@ -132,7 +152,7 @@ export default function TimeChart(props: TimeChartProps) {
       const rows = items.flatMap((item) => {
         const line = named.get(item.seriesId);
         const value = item.value[1];
-        if (!line || value === null || value === undefined) return [];
+        if (!line || line.ghost || value === null || value === undefined) return [];
         total += value;
         const swatch = `<span style="display:inline-block;width:9px;height:9px;border-radius:2px;margin-right:7px;background:${line.color}"></span>`;
         return [
