@@ -87,7 +87,7 @@ func newRun(t *Trace, cfg Config) *World {
 	for _, rho := range t.Rho[:min(cfg.ColdSlots+1, t.Slots())] {
 		first = max(first, rho)
 	}
-	return NewWorld(t, cfg, int(math.Ceil(first)))
+	return NewWorld(t, cfg, min(int(math.Ceil(first)), cfg.Max))
 }
 
 // Over says that the trace has ended.
