@@ -18,3 +18,6 @@ func NewCQ(p quantile.Params, cold int) CQ {
 func (c CQ) Step(o *Observation) int {
 	return c.Policy.Step(quantile.Gauges{Busy: o.Busy, Queue: o.Queue, Rate: o.Rate})
 }
+
+// Needed is what the forecast in charge asks for, before its hold.
+func (c CQ) Needed() int { return c.Need() }
