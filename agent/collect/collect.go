@@ -27,6 +27,8 @@ type Input struct {
 	Pods  []Pod // replicas known from the inventory, sorted by namespace and name
 	// Devices says which pod holds which GPU, by UUID; nil: the kubelet was not asked or did not answer.
 	Devices map[string]PodRef
+	// Loose are the holders of MIG instances that no number is known of, by profile.
+	Loose map[string][]PodRef
 }
 
 // Pod is what sources must know about a replica to read it.
@@ -44,6 +46,8 @@ type Batch struct {
 	Inventory *agentv1.Inventory
 	Pods      []Pod
 	Devices   map[string]PodRef
+	Loose     map[string][]PodRef
+	Holdings  *agentv1.GPUHoldings // of the node; nil: nothing was said
 	// Workloads carry replica counts, signals or both; those of several sources are merged by workload.
 	Workloads []*agentv1.WorkloadObservation
 	Values    []Value

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -63,7 +64,10 @@ type Collector struct {
 	cfgSample time.Duration // as the service asks; 0: our own
 	cfgFrame  time.Duration
 
-	lastAt, lastObs, lastTick, frameFrom int64 // only Run's goroutine
+	// Only Run's goroutine.
+	lastAt, lastObs, lastTick, frameFrom int64
+	holdings                             *agentv1.GPUHoldings // as last told, at heldAt
+	heldAt                               int64
 }
 
 // New makes a Collector; see Config for defaults. The first source is the cluster.
@@ -195,6 +199,7 @@ func (c *Collector) Poll(ctx context.Context) {
 		c.reportEvents(batches, at)
 		c.observe(workloads, batches[0], at)
 	}
+	c.reportHoldings(batches[0].Holdings, at)
 	c.tick(workloads, batches, at)
 }
 
@@ -210,7 +215,7 @@ func (c *Collector) ask(ctx context.Context) []Batch {
 		return nil
 	}
 	out[0] = first
-	in := Input{NowMS: first.AtMS, Pods: first.Pods, Devices: first.Devices}
+	in := Input{NowMS: first.AtMS, Pods: first.Pods, Devices: first.Devices, Loose: first.Loose}
 	if in.NowMS == 0 {
 		in.NowMS = c.clock.NowMS()
 	}
@@ -284,6 +289,22 @@ func (c *Collector) reportInventory(inv *agentv1.Inventory, at int64) {
 			c.LostInventory()
 			return
 		}
+	}
+}
+
+// reportHoldings says who holds which GPU when that changed, and as often as the inventory is said again.
+func (c *Collector) reportHoldings(h *agentv1.GPUHoldings, at int64) {
+	if h == nil {
+		return
+	}
+	h.AtMs = at
+	same := c.holdings != nil && at >= c.heldAt && at-c.heldAt < c.cfg.Resync.Milliseconds() && slices.EqualFunc(c.holdings.GetHoldings(), h.GetHoldings(),
+		func(a, b *agentv1.GPUHolding) bool { return proto.Equal(a, b) })
+	if same {
+		return
+	}
+	if c.append(&agentv1.Report{AtMs: at, Body: &agentv1.Report_GpuHoldings{GpuHoldings: h}}, func(n *Counters) { n.Inventories++ }) {
+		c.holdings, c.heldAt = h, at
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 // gpuReading is what is known of one GPU or MIG instance at a moment. Field names are DCGM's, in lower case, in DCGM's units.
 type gpuReading struct {
 	Entity         string // UUID of the GPU, or "<UUID>/gi/<instance>"
+	Profile        string // of a MIG instance, where it is told
 	Namespace, Pod string // who uses it; empty: nobody, or nobody knows
 	Fields         map[string]float64
 }
@@ -34,7 +35,7 @@ func isBlank(v float64, counter bool) bool {
 
 // gpuBatch turns readings into bulk values and, where the pod is known, into signals of its workload.
 func gpuBatch(readings []gpuReading, in Input) Batch {
-	join(readings, in.Devices)
+	join(readings, in)
 	var b Batch
 	byPod := map[string][]gpuReading{}
 	for _, r := range readings {

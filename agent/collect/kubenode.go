@@ -39,14 +39,8 @@ func nodeOf(n *corev1.Node) *agentv1.Node {
 		CpuMilli: n.Status.Capacity.Cpu().MilliValue(), MemMib: mib(*n.Status.Capacity.Memory()), Labels: boundLabels(n.Labels),
 	}
 	out.Phase, out.ReadyMs = nodePhase(n)
-	for _, name := range gpuResources {
-		if q, ok := n.Status.Capacity[name]; ok && out.GpuCount == 0 {
-			out.GpuCount = count32(q.Value())
-		}
-	}
-	if out.GpuCount == 0 && migGPUs(n) > 0 {
-		out.GpuCount = count32(migGPUs(n))
-	}
+	groups, gpus := nodeGPUs(n)
+	out.Gpus, out.GpuCount = groups, count32(gpus)
 	if out.GpuCount > 0 {
 		out.GpuModel = gpuModel(firstLabel(n.Labels, []string{"plimsoll.dev/gpu-model", "nvidia.com/gpu.product", "karpenter.k8s.aws/instance-gpu-name", "cloud.google.com/gke-accelerator"}))
 		out.GpuMemoryMib, _ = strconv.ParseInt(firstLabel(n.Labels, []string{"nvidia.com/gpu.memory", "karpenter.k8s.aws/instance-gpu-memory"}), 10, 64)

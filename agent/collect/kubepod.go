@@ -16,8 +16,9 @@ func podOf(p *corev1.Pod, workload string) *agentv1.Pod {
 	cpu, mem, gpu := podRequests(&p.Spec)
 	out := &agentv1.Pod{
 		Uid: string(p.UID), Name: p.Name, Namespace: p.Namespace, Workload: workload, Node: p.Spec.NodeName,
-		CpuMilli: cpu, MemMib: mem, GpuMilli: gpu, CreatedMs: p.CreationTimestamp.UnixMilli(), Labels: boundLabels(p.Labels),
+		CpuMilli: cpu, MemMib: mem, CreatedMs: p.CreationTimestamp.UnixMilli(), Labels: boundLabels(p.Labels),
 	}
+	out.Gpus, out.GpuMilli = podGPUs(p, gpu)
 	out.Phase, out.Reason = podPhase(p)
 	if p.Status.StartTime != nil {
 		out.StartedMs = p.Status.StartTime.UnixMilli()
@@ -136,7 +137,7 @@ func requests(c *corev1.Container) [3]int64 {
 		gpu = 0
 		for name, q := range list {
 			if s := migSlices(name); s > 0 {
-				gpu += s * 1000 / 7 * q.Value()
+				gpu += (s*1000*q.Value() + 3) / 7 // seven of seven are a whole one
 			}
 		}
 		for _, name := range gpuResources {

@@ -38,6 +38,9 @@ type NodePods struct {
 	pods   []Pod
 	readAt time.Time
 	failed string
+	table  migTable
+	mig    map[string]migInstance // by UUID, as last read
+	migAt  time.Time
 }
 
 // NewNodePods reads the kubelet through its socket, and the pods of the node through the API server.
@@ -47,7 +50,7 @@ func NewNodePods(node, socket string, client kubernetes.Interface, log *slog.Log
 	if err != nil {
 		return nil, fmt.Errorf("kubelet's pod resources: %w", err)
 	}
-	return &NodePods{node: node, client: client, conn: conn, lister: podresources.NewPodResourcesListerClient(conn), log: log}, nil
+	return &NodePods{node: node, client: client, conn: conn, lister: podresources.NewPodResourcesListerClient(conn), log: log, table: nvidiaSMI}, nil
 }
 
 // Close ends the connection.
@@ -57,15 +60,18 @@ func (n *NodePods) Close() { _ = n.conn.Close() }
 func (n *NodePods) Name() string { return "pod_resources" }
 
 // Collect implements Source. It never fails: GPUs are read without it too.
-func (n *NodePods) Collect(ctx context.Context, _ Input) (Batch, error) {
+func (n *NodePods) Collect(ctx context.Context, in Input) (Batch, error) {
 	ctx, cancel := context.WithTimeout(ctx, podResourceTime)
 	defer cancel()
-	devices, err := n.devices(ctx)
+	b := Batch{}
+	held, err := n.ask(ctx)
 	if err == nil {
+		b.Devices, b.Loose, b.Holdings = devicesOf(held), loose(held), report(n.node, held, in.NowMS)
 		err = n.list(ctx)
 	}
 	n.note(err)
-	return Batch{Pods: n.pods, Devices: devices}, nil
+	b.Pods = n.pods
+	return b, nil
 }
 
 func (n *NodePods) note(err error) {
@@ -79,39 +85,21 @@ func (n *NodePods) note(err error) {
 	n.failed = said
 }
 
-// devices asks the kubelet which pod holds which GPU or MIG instance, by the UUID that the device plugin gave it.
-func (n *NodePods) devices(ctx context.Context) (map[string]PodRef, error) {
+// ask reads which container holds which GPU or part of one, and finds MIG instances by the driver's word.
+func (n *NodePods) ask(ctx context.Context) ([]holding, error) {
 	r, err := n.lister.List(ctx, &podresources.ListPodResourcesRequest{})
 	if err != nil {
 		return nil, fmt.Errorf("kubelet's pod resources: %w", err)
 	}
-	out := map[string]PodRef{}
-	for _, p := range r.GetPodResources() {
-		for _, c := range p.GetContainers() {
-			for _, d := range c.GetDevices() {
-				if !isGPUResource(d.GetResourceName()) {
-					continue
-				}
-				for _, id := range d.GetDeviceIds() {
-					id, _, shared := strings.Cut(migEntity(id), "::") // the plugin numbers the shares of a GPU that several pods use in turn
-					if other, taken := out[id]; shared && taken && other != (PodRef{p.GetNamespace(), p.GetName()}) {
-						out[id] = PodRef{} // of several nobody can say who does what
-						continue
-					}
-					out[id] = PodRef{p.GetNamespace(), p.GetName()}
-				}
-			}
+	all, unknown := holdingsOf(r, n.mig)
+	if unknown && time.Since(n.migAt) >= smiEvery {
+		n.migAt = time.Now()
+		if table, err := n.table(ctx); err == nil {
+			n.mig = table
+			all, _ = holdingsOf(r, n.mig)
 		}
 	}
-	return out, nil
-}
-
-// migEntity names a MIG instance by GPU and number, where the older form of its name says them: "MIG-GPU-aaaa/3/0".
-func migEntity(id string) string {
-	if parts := strings.Split(id, "/"); len(parts) == 3 && strings.HasPrefix(id, "MIG-GPU-") {
-		return strings.TrimPrefix(parts[0], "MIG-") + "/gi/" + parts[1]
-	}
-	return id
+	return sharesInTurn(all), nil
 }
 
 func isGPUResource(name string) bool {
@@ -160,18 +148,28 @@ func podOwner(p *corev1.Pod) string {
 	return workloadKey(p.Namespace, ref.Kind, ref.Name)
 }
 
-// join names the pods of the readings by what the kubelet says. A MIG instance that is known by its GPU and number only, keeps
-// what the exporter says of it.
-func join(readings []gpuReading, devices map[string]PodRef) {
-	if devices == nil {
+// join names the pods of the readings by what the kubelet says. MIG instances that nobody can tell by number keep what the exporter
+// says of them; where that is nothing, the one holder of a profile has the one reading of that profile.
+func join(readings []gpuReading, in Input) {
+	if in.Devices == nil {
 		return
 	}
+	left := map[string][]*gpuReading{}
 	for i := range readings {
 		r := &readings[i]
-		if p, ok := devices[r.Entity]; ok {
+		p, ok := in.Devices[r.Entity]
+		switch {
+		case ok:
 			r.Namespace, r.Pod = p.Namespace, p.Name
-		} else if !strings.Contains(r.Entity, "/gi/") {
+		case !strings.Contains(r.Entity, "/gi/"):
 			r.Namespace, r.Pod = "", ""
+		case r.Profile != "":
+			left[r.Profile] = append(left[r.Profile], r)
+		}
+	}
+	for profile, holders := range in.Loose {
+		if rs := left[profile]; len(holders) == 1 && len(rs) == 1 {
+			rs[0].Namespace, rs[0].Pod = holders[0].Namespace, holders[0].Name
 		}
 	}
 }
