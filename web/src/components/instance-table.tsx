@@ -6,7 +6,7 @@ import type { CatalogueSource, Instance } from "../api/catalogue";
 import { cloudName } from "../lib/cloud";
 import { useFormat } from "../lib/format";
 import { type Money, moneyNumber } from "../lib/money";
-import { DoubtText, FabricText, gbps } from "./machine-details";
+import { DoubtText, FabricText, LINK_NAMES } from "./machine-details";
 import { MachineText, OfferingName, Price } from "./offering";
 import { type Column, DataTable } from "./table";
 
@@ -81,7 +81,7 @@ export function InstanceTable({ rows, onOpen }: { rows: readonly Instance[]; onO
           <TwoLines
             top={<MachineText machine={i.machine} />}
             under={[
-              i.traits.link && i.traits.link !== "none" && t(`market.catalogue.links.${i.traits.link}`),
+              i.traits.link && i.traits.link !== "none" && LINK_NAMES[i.traits.link],
               i.traits.mig && t("market.catalogue.mig"),
             ]
               .filter(Boolean)
@@ -96,14 +96,7 @@ export function InstanceTable({ rows, onOpen }: { rows: readonly Instance[]; onO
       header: t("market.cpus"),
       align: "right",
       sort: (i) => i.machine.cpuCores,
-      render: (i) => f.number(i.machine.cpuCores),
-    },
-    {
-      key: "memory",
-      header: t("cost.memory"),
-      align: "right",
-      sort: (i) => i.machine.memoryMib,
-      render: (i) => f.mebibytes(i.machine.memoryMib),
+      render: (i) => <TwoLines top={f.number(i.machine.cpuCores)} under={f.mebibytes(i.machine.memoryMib)} />,
     },
     {
       key: "network",
@@ -112,9 +105,7 @@ export function InstanceTable({ rows, onOpen }: { rows: readonly Instance[]; onO
       sort: (i) => i.traits.networkMbps,
       render: (i) => (
         <TwoLines
-          top={
-            i.traits.networkMbps === null ? "–" : t("market.catalogue.gbps", { value: gbps(f, i.traits.networkMbps) })
-          }
+          top={i.traits.networkMbps === null ? "–" : f.gigabits(i.traits.networkMbps)}
           under={i.traits.fabric && i.traits.fabric !== "none" && <FabricText traits={i.traits} />}
         />
       ),
@@ -179,7 +170,7 @@ export function InstanceTable({ rows, onOpen }: { rows: readonly Instance[]; onO
       columns={columns}
       rowKey={(i) => i.key}
       onOpen={onOpen}
-      minWidth={1180}
+      minWidth={1080}
     />
   );
 }

@@ -2,30 +2,41 @@ import { Alert, Stack, Text, Title } from "@mantine/core";
 import { useTranslation } from "react-i18next";
 import type { Coverage, Instance, PriceDoubt, Traits } from "../api/catalogue";
 import { cloudName } from "../lib/cloud";
-import { type Format, useFormat } from "../lib/format";
+import { useFormat } from "../lib/format";
 import { MachineText } from "./offering";
 import { Facts } from "./page";
 import { type Column, DataTable } from "./table";
 
-/** Gbit/s of a bandwidth in Mbit/s. */
-export const gbps = (f: Format, mbps: number) => f.number(mbps / 1000);
+type Link = Exclude<Traits["link"], null | "none">;
+type Fabric = Exclude<Traits["fabric"], null | "none">;
+
+/** Names that are the same in every language. */
+export const LINK_NAMES: Record<Link, string> = {
+  pcie: "PCI Express",
+  nvlink: "NVLink",
+  nvswitch: "NVSwitch",
+  infinity_fabric: "Infinity Fabric",
+};
+export const FABRIC_NAMES: Record<Fabric, string> = { efa: "EFA", infiniband: "InfiniBand", gpudirect: "GPUDirect" };
 
 /** How machines reach each other without their processors, with the rate where it is known. */
 export function FabricText({ traits }: { traits: Traits }) {
   const { t } = useTranslation();
   const f = useFormat();
   if (!traits.fabric) return t("market.catalogue.unknown");
-  const fabric = t(`market.catalogue.fabrics.${traits.fabric}`);
+  if (traits.fabric === "none") return t("market.catalogue.networkOnly");
+  const name = FABRIC_NAMES[traits.fabric];
   return traits.fabricGbps === null
-    ? fabric
-    : t("market.catalogue.fabricRate", { fabric, value: f.number(traits.fabricGbps) });
+    ? name
+    : t("market.catalogue.rate", { name, value: f.gigabits(traits.fabricGbps * 1000) });
 }
 
 function LinkText({ traits }: { traits: Traits }) {
   const { t } = useTranslation();
   const f = useFormat();
   if (!traits.link) return t("market.catalogue.unknown");
-  const link = t(`market.catalogue.links.${traits.link}`);
+  if (traits.link === "none") return t("market.catalogue.oneGpu");
+  const link = LINK_NAMES[traits.link];
   return traits.linkGbytes === null
     ? link
     : t("market.catalogue.linkRate", { link, value: f.number(traits.linkGbytes) });
@@ -35,7 +46,7 @@ function MigText({ traits }: { traits: Traits }) {
   const { t } = useTranslation();
   if (traits.mig === null) return t("market.catalogue.unknown");
   if (!traits.mig) return t("market.catalogue.migNo");
-  return traits.migProfiles.map((p) => t("market.catalogue.migProfile", { most: p.most, name: p.name })).join(", ");
+  return traits.migProfiles.map((p) => `${p.most}\u00a0×\u00a0${p.name}`).join(", ");
 }
 
 /** A listed price that is not used, in words. */
@@ -59,7 +70,8 @@ export function MachineDetails({ machine: i }: { machine: Instance }) {
   const { allocatable: a, traits } = i;
   const left = t("market.catalogue.allocatableOf", {
     cpu: a.cpuCores === null ? unknown : t("unit.cores", { value: f.number(a.cpuCores) }),
-    memory: a.memoryMib === null ? unknown : f.mebibytes(a.memoryMib),
+    // Always in GiB: of two TiB, what is reserved is a rounding error.
+    memory: a.memoryMib === null ? unknown : f.gibibytes(a.memoryMib),
     pods: a.maxPods === null ? unknown : f.integer(a.maxPods),
   });
   const gpu = i.machine.gpuCount > 0;
@@ -93,10 +105,7 @@ export function MachineDetails({ machine: i }: { machine: Instance }) {
           {
             label: t("market.catalogue.network"),
             hint: t("market.catalogue.networkHint"),
-            value:
-              traits.networkMbps === null
-                ? unknown
-                : t("market.catalogue.gbps", { value: gbps(f, traits.networkMbps) }),
+            value: traits.networkMbps === null ? unknown : f.gigabits(traits.networkMbps),
           },
           { label: t("market.catalogue.fabric"), value: <FabricText traits={traits} /> },
           {

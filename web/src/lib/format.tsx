@@ -36,6 +36,8 @@ export function makeFormat(locale: string, currency: string, zone: string) {
     /** Seconds as a latency; from two minutes up as a duration. */
     latency: (v: number) => (v >= 120 ? time.formatDuration(v, locale) : number.formatLatency(v, locale)),
     mebibytes: (v: number) => number.formatMebibytes(v, locale),
+    gibibytes: (v: number) => number.formatGibibytes(v, locale),
+    gigabits: (v: number) => number.formatGigabits(v, locale),
     dateTime: (d: Date) => time.formatDateTime(d, locale, zone),
     fullTime: (d: Date) => time.formatFullTime(d, locale, zone),
     clock: (d: Date) => time.formatClock(d, locale, zone),

@@ -60,3 +60,13 @@ export function formatMebibytes(mib: number, locale: string): string {
   if (mib >= 1024) return `${formatNumber(mib / 1024, locale)} GiB`;
   return `${formatNumber(mib, locale)} MiB`;
 }
+
+/** A bandwidth given in Mbit/s. */
+export function formatGigabits(mbps: number, locale: string): string {
+  return `${formatNumber(mbps / 1000, locale)} Gbit/s`;
+}
+
+/** Memory in GiB whatever its size, for figures that are held against each other. */
+export function formatGibibytes(mib: number, locale: string): string {
+  return `${formatNumber(mib / 1024, locale)} GiB`;
+}

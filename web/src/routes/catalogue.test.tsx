@@ -45,9 +45,9 @@ describe("catalogue", () => {
     const drawer = await screen.findByRole("dialog", { name: "Price of p5.48xlarge" }, SLOW);
     for (const text of [
       "NVSwitch, 900 GB/s per GPU",
-      "7 × 1g.10gb, 1 × 7g.80gb",
+      /^7\s×\s1g\.10gb, 1\s×\s7g\.80gb$/,
       "EFA, 3,200 Gbit/s",
-      "191 cores, 2 TiB, 100 pods",
+      "191 cores, 2,047 GiB, 100 pods",
       "sold in 12, priced in 1",
     ])
       await within(drawer).findByText(text, {}, SLOW);

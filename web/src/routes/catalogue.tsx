@@ -18,7 +18,7 @@ import { useCallback, useEffect, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { type Catalogue, catalogueQuery, machineQuery } from "../api/catalogue";
 import { InstanceTable, SourceTable } from "../components/instance-table";
-import { CoverageTable, MachineDetails } from "../components/machine-details";
+import { CoverageTable, FABRIC_NAMES, MachineDetails } from "../components/machine-details";
 import { Hint, PageHead, Panel } from "../components/page";
 import { SearchBox } from "../components/search-box";
 import { BlockSkeleton, Empty, Gate, TableSkeleton } from "../components/state";
@@ -157,7 +157,7 @@ function Filters() {
         />
         <AtLeast
           label={t("market.catalogue.minDisk")}
-          width={160}
+          width={196}
           value={search.disk}
           most={1_000_000}
           onChange={byDisk}
@@ -168,7 +168,10 @@ function Filters() {
           clearable
           w={150}
           value={search.fabric ?? null}
-          data={FABRICS.map((name) => ({ value: name, label: t(`market.catalogue.fabrics.${name}`) }))}
+          data={FABRICS.map((name) => ({
+            value: name,
+            label: name === "any" ? t("market.catalogue.anyFabric") : FABRIC_NAMES[name],
+          }))}
           onChange={(value) => change({ fabric: FABRICS.find((name) => name === value) })}
         />
         <Tooltip label={t("market.catalogue.migHint")}>
