@@ -136,6 +136,7 @@ type SpotMarket struct {
 	Machine      *SpotMachine `json:"machine" doc:"null: not in the catalogue"`
 	SeenAt       time.Time    `json:"seen_at"`
 	LastAt       time.Time    `json:"last_at" doc:"the newest change"`
+	SpotListed   bool         `json:"spot_listed" doc:"some zone has a Spot price now; false: the type is not sold on Spot there"`
 	Stale        bool         `json:"stale" doc:"nobody was heard for over 26 hours: ask for ranges that end at seen_at"`
 }
 
@@ -198,6 +199,7 @@ func (s *Server) getSpotHistory(ctx context.Context, p auth.Principal, in *struc
 	out := &struct{ Body SpotHistory }{}
 	machine := fleet.Offering{Cloud: in.Cloud, Region: in.Region, InstanceType: in.InstanceType, Purchase: fleet.PurchaseOnDemand}
 	var line *store.EffectiveLine
+	var list []*fleet.Money
 	err := s.deps.DB.Tenant(ctx, p.Tenant, func(tx *store.Tx) error {
 		from, to, err := spotRange(ctx, tx, in.From, in.To)
 		if err != nil {
@@ -242,6 +244,7 @@ func (s *Server) getSpotHistory(ctx context.Context, p auth.Principal, in *struc
 			out.Body.CatalogueOnDemand, out.Body.CatalogueSpot, out.Body.CatalogueSource = moneyOrNil(listed.List, cur), moneyOrNil(listed.Effective, cur), listed.Source
 		}
 		for _, line := range series {
+			list = listedFirst(list, market.SpotBuckets(line.Changes, from, to, step))
 			view := s.showSpotSeries(line, from, to, step, tx.Now)
 			view.ZoneName = names[view.Pool.Zone]
 			out.Body.Series = append(out.Body.Series, view)
@@ -266,13 +269,29 @@ func (s *Server) getSpotHistory(ctx context.Context, p auth.Principal, in *struc
 		return out, nil
 	}
 	moments := steps(out.Body.From, out.Body.To, time.Duration(out.Body.StepSeconds)*time.Second)
-	prices, err := line.At(ctx, machine, in.Zone, moments)
+	if len(list) != len(moments) {
+		list = make([]*fleet.Money, len(moments))
+	}
+	prices, err := line.At(ctx, machine, in.Zone, moments, list)
 	for i, at := range moments {
 		if err == nil {
 			out.Body.Effective = append(out.Body.Effective, PricePoint{At: at, Price: decimal(prices[i])})
 		}
 	}
 	return out, err
+}
+
+// listedFirst fills in the on-demand prices of steps that are not known yet.
+func listedFirst(known []*fleet.Money, buckets []market.SpotBucket) []*fleet.Money {
+	if known == nil {
+		known = make([]*fleet.Money, len(buckets))
+	}
+	for i, b := range buckets {
+		if known[i] == nil {
+			known[i] = b.OnDemand.Money()
+		}
+	}
+	return known
 }
 
 // steps are the beginnings of the steps of a range.
@@ -392,7 +411,7 @@ func (s *Server) listSpotMarkets(ctx context.Context, p auth.Principal, in *stru
 		out.Body.Items = make([]SpotMarket, 0, len(markets))
 		for _, m := range markets {
 			out.Body.Items = append(out.Body.Items, SpotMarket{Cloud: m.Cloud, Region: m.Region, InstanceType: m.InstanceType, Product: m.Product,
-				Zones: m.Zones, Machine: s.spotMachine(m.Cloud, m.InstanceType), SeenAt: m.SeenAt.UTC(), LastAt: m.LastAt.UTC(), Stale: tx.Now.Sub(m.SeenAt) > market.SpotFreshFor})
+				Zones: m.Zones, Machine: s.spotMachine(m.Cloud, m.InstanceType), SeenAt: m.SeenAt.UTC(), LastAt: m.LastAt.UTC(), SpotListed: m.Listed, Stale: tx.Now.Sub(m.SeenAt) > market.SpotFreshFor})
 		}
 		return err
 	})

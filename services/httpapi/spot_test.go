@@ -108,7 +108,7 @@ func TestSpotPrices(t *testing.T) {
 		t.Errorf("markets: %+v", markets)
 	}
 
-	if m := markets.Items[1]; m.Stale || !m.LastAt.Equal(time.Unix(ago(12), 0)) {
+	if m := markets.Items[1]; m.Stale || !m.SpotListed || !m.LastAt.Equal(time.Unix(ago(12), 0)) {
 		t.Errorf("the newest change is %s, stale: %t", m.LastAt, m.Stale)
 	}
 	var data struct{ Items []httpapi.SpotCloudData }

@@ -59,8 +59,9 @@ func LoadEffectiveLine(ctx context.Context, tx *Tx, book *market.PriceBook, o fl
 const maxLineWork = 600_000
 
 // At gives the price per hour at each of some moments, ascending; nil: unknown. zone, if any, is the only zone asked for, under its id or
-// the account's name; otherwise the cheapest zone counts. Over many machines neighbouring moments share an answer.
-func (l *EffectiveLine) At(ctx context.Context, o fleet.Offering, zone string, moments []time.Time) ([]*fleet.Money, error) {
+// the account's name; otherwise the cheapest zone counts. list has the on-demand price that a history lists at each moment, which comes
+// before the price book's; nil where it lists none. Over many machines neighbouring moments share an answer.
+func (l *EffectiveLine) At(ctx context.Context, o fleet.Offering, zone string, moments []time.Time, list []*fleet.Money) ([]*fleet.Money, error) {
 	out := make([]*fleet.Money, len(moments))
 	zones := append([]string{""}, l.places...)
 	if zone != "" {
@@ -73,23 +74,28 @@ func (l *EffectiveLine) At(ctx context.Context, o fleet.Offering, zone string, m
 	}
 	stride := 1 + len(l.nodes)*len(moments)*len(zones)/maxLineWork
 	for i := range moments {
-		if i%stride != 0 {
+		if i%stride != 0 && alike(list[i], list[i-1]) {
 			out[i] = out[i-1]
 			continue
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		out[i] = l.at(o, zones, moments[i])
+		out[i] = l.at(o, zones, moments[i], list[i])
 	}
 	return out, nil
 }
 
-func (l *EffectiveLine) at(o fleet.Offering, zones []string, at time.Time) (best *fleet.Money) {
+func alike(a, b *fleet.Money) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }
+
+func (l *EffectiveLine) at(o fleet.Offering, zones []string, at time.Time, list *fleet.Money) (best *fleet.Money) {
 	left := l.left(at)
 	for _, zone := range zones {
 		o.Zone = zone
 		c := l.prices.Of(o, fleet.InstanceType{Cloud: o.Cloud, Name: o.InstanceType}, at)
+		if list != nil {
+			c.List = commitment.Known{Hour: list, AsOf: at}
+		}
 		if q := commitment.Marginal(c, 1, left); q.PerHour != nil && (best == nil || *q.PerHour < *best) {
 			best = q.PerHour
 		}

@@ -196,18 +196,19 @@ type SpotMarket struct {
 	Region, InstanceType, Product string
 	Zones                         []string // sorted; an empty name: one price for the region
 	LastAt, SeenAt                time.Time
+	Listed                        bool // some zone has a Spot price now
 }
 
 // SpotMarkets lists at most 20,000 of them, of one cloud or of all, sorted.
 func SpotMarkets(ctx context.Context, tx *Tx, cloud fleet.Cloud) ([]SpotMarket, error) {
 	rows, err := tx.pgx.Query(ctx, `
-SELECT cloud, region, instance_type, product, array_agg(zone ORDER BY zone), max(at), max(seen_at) FROM spot_pool WHERE ($1 = '' OR cloud = $1)
+SELECT cloud, region, instance_type, product, array_agg(zone ORDER BY zone), max(at), max(seen_at), bool_or(spot_nano IS NOT NULL) FROM spot_pool WHERE ($1 = '' OR cloud = $1)
 GROUP BY cloud, region, instance_type, product ORDER BY 1, 2, 3, 4 LIMIT 20000`, cloud)
 	if err != nil {
 		return nil, fmt.Errorf("list Spot markets: %w", err)
 	}
 	markets, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (m SpotMarket, err error) {
-		return m, row.Scan(&m.Cloud, &m.Region, &m.InstanceType, &m.Product, &m.Zones, &m.LastAt, &m.SeenAt)
+		return m, row.Scan(&m.Cloud, &m.Region, &m.InstanceType, &m.Product, &m.Zones, &m.LastAt, &m.SeenAt, &m.Listed)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list Spot markets: %w", err)

@@ -3359,6 +3359,8 @@ export interface components {
             region: string;
             /** Format: date-time */
             seen_at: string;
+            /** @description some zone has a Spot price now; false: the type is not sold on Spot there */
+            spot_listed: boolean;
             /** @description nobody was heard for over 26 hours: ask for ranges that end at seen_at */
             stale: boolean;
             /** @description an empty name: one price for the region */

@@ -46,6 +46,8 @@ export interface SpotMarket {
   seenAt: Date;
   /** Nobody was heard for over 26 hours. */
   stale: boolean;
+  /** Some zone has a Spot price now. */
+  listed: boolean;
 }
 
 /** The price of one pool over time; values are floats for the chart, null where no price was listed. */
@@ -175,6 +177,7 @@ export function readMarket(wire: WireSpotMarket): SpotMarket | null {
     machine: readMachine(wire.machine),
     seenAt: parseTime(wire.seen_at),
     stale: wire.stale,
+    listed: wire.spot_listed,
   };
 }
 

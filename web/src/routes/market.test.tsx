@@ -133,6 +133,7 @@ describe("Spot prices", () => {
     const read = (over: Parameters<typeof aMarket>[0]) => readMarket(aMarket(over)) ?? [];
     const markets = [
       read({ machine: null, instance_type: "m6i.large" }),
+      read({ spot_listed: false, instance_type: "p6-b200.48xlarge" }),
       read({}),
       read({ instance_type: "x" }),
     ].flat();
@@ -241,7 +242,7 @@ describe("commitments", () => {
     const shares = await screen.findByRole("img", { name: "Utilisation, Coverage" }, SLOW);
     expect(shares.getAttribute("data-lines")).toBe("Utilisation|Coverage");
     expect(fake.calls.find((c) => c.path === "/commitments/series")?.query.get("step")).toBe("day");
-    await find("1 commitments of your cloud accounts are left out: the cloud does not say what they cost.");
+    await find(/^Left out, because the cloud does not say what they cost: 1 of/);
     fireEvent.click(screen.getByRole("button", { name: "Add their cost" }));
     await waitFor(() => expect(history.location.search).toContain("list"), SLOW);
     await find("Machines held by the clouds");

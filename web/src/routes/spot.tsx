@@ -31,9 +31,9 @@ const HOUR = 3_600_000;
 const DAYS: Record<SpotRange, number> = { d7: 7, d30: 30, d90: 90, y1: 365 };
 const GPU_COUNTS = [1, 2, 4, 8, 16];
 
-/** The market that is shown when none is asked for: the largest GPU machine of those that fit. */
+/** The market that is shown when none is asked for: the largest GPU machine on Spot of those that fit. */
 export function firstMarket(markets: readonly SpotMarket[]): SpotMarket | undefined {
-  const size = (m: SpotMarket) => (m.machine ? m.machine.gpuCount * m.machine.gpuMemoryMib : 0);
+  const size = (m: SpotMarket) => (m.machine && m.listed ? m.machine.gpuCount * m.machine.gpuMemoryMib : 0);
   return markets.reduce<SpotMarket | undefined>((best, m) => (!best || size(m) > size(best) ? m : best), undefined);
 }
 

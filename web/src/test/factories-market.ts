@@ -53,6 +53,7 @@ export function aMarket(over: Partial<WireSpotMarket> = {}): WireSpotMarket {
     seen_at: before(190),
     last_at: before(190),
     stale: false,
+    spot_listed: true,
     ...over,
   };
 }
