@@ -158,10 +158,8 @@ func (b *PriceBook) RegionCount(cloud fleet.Cloud, name string) (sold, priced in
 	return sold, priced
 }
 
-// peersLeast is how many other regions a comparison needs.
-const peersLeast = 3
-
-// Peers is the median of a type's on-demand prices in other regions than the one given; false when too few are known.
+// Peers is the median of a type's on-demand prices in other regions than the one given; false when none is known. Regions differ by less
+// than twice, so one is enough to tell a price that is many times off.
 func (b *PriceBook) Peers(cloud fleet.Cloud, name, region string) (fleet.Money, bool) {
 	i, ok := b.index[typeKey{cloud, name}]
 	if !ok {
@@ -173,7 +171,7 @@ func (b *PriceBook) Peers(cloud fleet.Cloud, name, region string) (fleet.Money, 
 			all = append(all, *r.onDemand)
 		}
 	}
-	if len(all) < peersLeast {
+	if len(all) == 0 {
 		return 0, false
 	}
 	slices.Sort(all)

@@ -142,8 +142,11 @@ func TestPeersNeedCompany(t *testing.T) {
 	if level, ok := b.Peers(fleet.CloudGCP, "g2-standard-96", "nowhere-1"); !ok || level < usd(t, "7") || level > usd(t, "11") {
 		t.Errorf("g2-standard-96 elsewhere: %s, %t", level, ok)
 	}
-	if _, ok := b.Peers(fleet.CloudAWS, "p5.48xlarge", "us-west-2"); ok {
-		t.Error("two regions are no company")
+	if level, ok := b.Peers(fleet.CloudAWS, "p5.48xlarge", "us-west-2"); !ok || level < usd(t, "55") || level > usd(t, "67") {
+		t.Errorf("p5.48xlarge elsewhere: %s, %t", level, ok)
+	}
+	if _, ok := b.Peers(fleet.CloudAWS, "p6-b200.48xlarge", "us-east-1"); !ok {
+		t.Error("p6 has no other region")
 	}
 	if _, ok := b.Peers(fleet.CloudAWS, "p9.huge", "us-west-2"); ok {
 		t.Error("a type that nobody knows has peers")
