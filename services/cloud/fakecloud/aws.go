@@ -228,25 +228,20 @@ func (m AWSMachine) elements() []element {
 	}
 	in = append(in, node("supportedUsageClasses", classes...))
 	if m.Gbps != "" {
-		in = append(in, m.network())
+		card := leaves("networkCardIndex", "0", "peakBandwidthInGbps", m.Gbps)
+		if m.BaseGbps != "" {
+			card = append(card, leaf("baselineBandwidthInGbps", m.BaseGbps))
+		}
+		if m.Cards != "" {
+			card = append(card, leaf("maximumNetworkInterfaces", m.Cards))
+		}
+		in = append(in, node("networkInfo", leaf("efaSupported", fmt.Sprint(m.EFA)), leaf("defaultNetworkCardIndex", "0"), leaf("ipv4AddressesPerInterface", or(m.IPs, "0")),
+			node("networkCards", node("item", card...))))
 	}
 	if m.DiskGB != "" {
 		in = append(in, node("instanceStorageInfo", leaf("totalSizeInGB", m.DiskGB)))
 	}
 	return in
-}
-
-func (m AWSMachine) network() element {
-	card := leaves("networkCardIndex", "0", "peakBandwidthInGbps", m.Gbps)
-	if m.BaseGbps != "" {
-		card = append(card, leaf("baselineBandwidthInGbps", m.BaseGbps))
-	}
-	in := leaves("efaSupported", fmt.Sprint(m.EFA), "defaultNetworkCardIndex", "0")
-	if m.IPs != "" {
-		card = append(card, leaf("maximumNetworkInterfaces", m.Cards))
-		in = append(in, leaf("ipv4AddressesPerInterface", m.IPs))
-	}
-	return node("networkInfo", append(in, node("networkCards", node("item", card...)))...)
 }
 
 // RoleKey is the access key of the credentials that AssumeRole gives.
