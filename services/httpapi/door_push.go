@@ -133,6 +133,8 @@ func (c *conversation) watch(ctx context.Context) error {
 	defer credentials.Stop()
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
+	standing := time.NewTicker(standingEvery)
+	defer standing.Stop()
 	for {
 		var err error
 		select {
@@ -146,6 +148,8 @@ func (c *conversation) watch(ctx context.Context) error {
 			err = c.catchUp(ctx)
 		case <-credentials.C:
 			err = c.renew(ctx)
+		case <-standing.C:
+			err = c.hold(ctx)
 		case <-beat.C:
 			err = c.send(nil)
 		}

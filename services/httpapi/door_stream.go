@@ -18,6 +18,7 @@ const (
 	helloDeadline  = 15 * time.Second
 	silenceAllowed = 10 * time.Minute // an agent says something every minute, if only a frame
 	groupReports   = 64               // stored together at most
+	standingEvery  = 2 * time.Minute  // what holds now is told again
 	unstoredBytes  = 8 << 20          // of one stream: received and not stored yet
 )
 
@@ -145,6 +146,8 @@ func (c *conversation) run(ctx context.Context, in <-chan incoming) error {
 	}
 	credentials := time.NewTicker(credentialEvery)
 	defer credentials.Stop()
+	standing := time.NewTicker(standingEvery)
+	defer standing.Stop()
 	silence := time.NewTimer(silenceAllowed)
 	defer silence.Stop()
 	for {
@@ -165,6 +168,8 @@ func (c *conversation) run(ctx context.Context, in <-chan incoming) error {
 			err = c.catchUp(ctx)
 		case <-credentials.C:
 			err = c.renew(ctx)
+		case <-standing.C:
+			err = c.hold(ctx)
 		case <-silence.C:
 			return errSilent
 		}
@@ -179,7 +184,34 @@ func (c *conversation) greet(ctx context.Context) error {
 	if err := c.send(ack); err != nil {
 		return err
 	}
-	return c.catchUp(ctx)
+	if err := c.catchUp(ctx); err != nil {
+		return err
+	}
+	return c.hold(ctx)
+}
+
+// hold tells an agent that answers other autoscalers what holds now, again and again while it holds.
+func (c *conversation) hold(ctx context.Context) error {
+	if !c.src.Controls() {
+		return nil
+	}
+	work, cancel := context.WithTimeout(ctx, callDeadline)
+	defer cancel()
+	var s *agentv1.Standing
+	err := c.deps.DB.Tenant(work, c.who.Tenant, func(tx *store.Tx) (err error) {
+		s, err = store.StandingOf(work, tx, c.prices(), c.who.Cluster)
+		return err
+	})
+	if err != nil {
+		if ctx.Err() == nil {
+			c.deps.Log.Error("agent is not told what holds", "cluster", c.who.Cluster, "error", err)
+		}
+		return nil // what it was told goes out of date there, and reports go on
+	}
+	if s == nil {
+		return nil
+	}
+	return c.send(&agentv1.StreamResponse{Message: &agentv1.StreamResponse_Standing{Standing: s}})
 }
 
 // take stores a message and everything that waits behind it, in one group, and answers.

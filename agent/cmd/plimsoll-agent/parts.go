@@ -57,6 +57,12 @@ func build(cfg Config, role, node, version string, log *slog.Logger) (*parts, er
 			return nil, errors.New("no cluster to read: enable sources.kubernetes or set sources.sim.url")
 		}
 	}
+	if role == "controller" && cfg.Autoscalers.KEDA {
+		p.can("keda")
+	}
+	if role == "controller" && cfg.Autoscalers.Expander {
+		p.can("expander")
+	}
 	if role == "node" && cfg.Sources.PodResources.Socket != "" && (len(cfg.Sources.DCGMExporter) > 0 || cfg.Sources.DCGM.Mode != "off") {
 		if err := p.podResources(cfg, node, version, log); err != nil {
 			return nil, err
