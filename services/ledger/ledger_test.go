@@ -217,6 +217,8 @@ func TestIdleSharing(t *testing.T) {
 		a, b string
 	}{
 		{"by node each carries its own node's idle", ledger.Merge(append(ledger.ShareIdle(one), ledger.ShareIdle(two)...)), "6", "6"},
+		{"by node evenly, with one workload on each, is the same", ledger.Merge(append(ledger.ShareIdleBy(one, ledger.SpreadEven), ledger.ShareIdleBy(two, ledger.SpreadEven)...)), "6", "6"},
+		{"by cluster evenly each carries half of seven", ledger.ShareIdleBy(append(append([]ledger.Row{}, one...), two...), ledger.SpreadEven), "7.5", "4.5"},
 		{"by cluster the larger carries more", ledger.ShareIdle(append(append([]ledger.Row{}, one...), two...)), "9.6", "2.4"},
 	} {
 		if len(c.got) != 2 || c.got[0].Amount != usd(c.a) || c.got[1].Amount != usd(c.b) {
@@ -229,6 +231,76 @@ func TestIdleSharing(t *testing.T) {
 	if last := got[0]; last.Kind != ledger.KindIdle || last.Amount != usd("80") || last.Quantity != 8 {
 		t.Errorf("eight idle GPUs that no GPU pod can carry became %+v", got)
 	}
+}
+
+// OpenCost's own picture: workloads 1 to 4 on a node with 2 idle, workload 5 on a node with 5 idle.
+func TestIdleSharingOfFiveWorkloads(t *testing.T) {
+	t.Parallel()
+	row := func(kind ledger.Kind, workload, amount string) ledger.Row {
+		return ledger.Row{Kind: kind, Resource: ledger.ResourceCPU, Purchase: fleet.PurchaseOnDemand, Owner: ledger.Owner{Workload: fleet.WorkloadID(workload)}, Amount: usd(amount)}
+	}
+	one := []ledger.Row{row(ledger.KindWorkload, "w1", "1"), row(ledger.KindWorkload, "w2", "1"), row(ledger.KindWorkload, "w3", "1"), row(ledger.KindWorkload, "w4", "1"), row(ledger.KindIdle, "", "2")}
+	two := []ledger.Row{row(ledger.KindWorkload, "w5", "1"), row(ledger.KindIdle, "", "5")}
+	for _, c := range []struct {
+		name        string
+		got         []ledger.Row
+		first, last string
+	}{
+		{"by node", ledger.Merge(append(ledger.ShareIdle(one), ledger.ShareIdle(two)...)), "1.5", "6"},
+		{"by cluster", ledger.ShareIdle(append(append([]ledger.Row{}, one...), two...)), "2.4", "2.4"},
+	} {
+		if len(c.got) != 5 || c.got[0].Amount != usd(c.first) || c.got[4].Amount != usd(c.last) {
+			t.Errorf("%s: %+v, want %s for the first and %s for the fifth", c.name, c.got, c.first, c.last)
+		}
+	}
+}
+
+// A shared namespace of 9 beside owners of 20 and 10.
+func TestSharedWorkloads(t *testing.T) {
+	t.Parallel()
+	row := func(workload, namespace, amount string) ledger.Row {
+		return ledger.Row{Kind: ledger.KindWorkload, Resource: ledger.ResourceCPU, Owner: ledger.Owner{Workload: fleet.WorkloadID(workload), Namespace: namespace}, Amount: usd(amount)}
+	}
+	rows := []ledger.Row{row("a", "x", "20"), row("b", "x", "10"), row("dns", "kube-system", "9"), {Kind: ledger.KindIdle, Resource: ledger.ResourceCPU, Amount: usd("5")}}
+	system := func(r ledger.Row) bool { return r.Owner.Namespace == "kube-system" }
+	owner := func(i int) ledger.Owner { return rows[i].Owner }
+	for _, c := range []struct {
+		name   string
+		got    []ledger.Row
+		a, b   string
+		shared bool
+	}{
+		{"in proportion", ledger.ShareWorkloads(rows, system, ledger.SpreadWeighted, nil), "26", "13", true},
+		{"evenly", ledger.ShareWorkloads(rows, system, ledger.SpreadEven, nil), "24.5", "14.5", true},
+		{"by a metric", ledger.ShareWorkloads(rows, system, ledger.SpreadEven, map[ledger.Owner]int64{owner(0): 1, owner(1): 8}), "21", "18", true},
+		{"by a metric that nobody has", ledger.ShareWorkloads(rows, system, ledger.SpreadEven, map[ledger.Owner]int64{}), "20", "10", false},
+		{"all of them with nobody left", ledger.ShareWorkloads(rows, func(ledger.Row) bool { return true }, ledger.SpreadEven, nil), "20", "10", false},
+	} {
+		var sum, a, b fleet.Money
+		left := false
+		for _, r := range c.got {
+			sum += r.Amount
+			switch {
+			case r.Owner == owner(0):
+				a += r.Amount
+			case r.Owner == owner(1):
+				b += r.Amount
+			case system(r):
+				left = true
+			}
+		}
+		if sum != usd("44") || a != usd(c.a) || b != usd(c.b) || left == c.shared {
+			t.Errorf("%s: %s and %s of %s, the namespace is left: %v", c.name, a, b, sum, left)
+		}
+	}
+}
+
+func TestAMonthlyFeeIsProratedAsOpenCostDoes(t *testing.T) {
+	t.Parallel()
+	if got := ledger.Prorate(usd("30.42"), 24*time.Hour.Milliseconds()); fmt.Sprintf("%.2f", got.Float()) != "1.00" {
+		t.Errorf("30.42 a month are %s a day", got)
+	}
+	wantMoney(t, "a whole month", ledger.Prorate(usd("73"), 730*time.Hour.Milliseconds()), "73")
 }
 
 // Two cores and one GB requested, half of each used, at 10 a core and 1 a GB: 26 %.

@@ -229,6 +229,18 @@ func TestCostIsConserved(t *testing.T) {
 		for _, r := range ledger.ShareIdle(s.Rows()) {
 			shared += r.Amount
 		}
+		for _, how := range []ledger.Spread{ledger.SpreadEven, ledger.SpreadWeighted} {
+			var even, moved fleet.Money
+			for _, r := range ledger.ShareIdleBy(s.Rows(), how) {
+				even += r.Amount
+			}
+			for _, r := range ledger.ShareWorkloads(s.Rows(), func(r ledger.Row) bool { return r.Owner.Workload == "w1" }, how, nil) {
+				moved += r.Amount
+			}
+			if even != total || moved != total {
+				t.Fatalf("total %s, with idle shared %s, with w1 shared %s (%s)", total, even, moved, how)
+			}
+		}
 		for _, x := range ledger.Transfers("c", h.From, 1, s) {
 			if x.Amount <= 0 {
 				t.Fatalf("transfer of %s", x.Amount)
