@@ -126,7 +126,13 @@ function Body({ forecast, dataAt }: { forecast: Forecast; dataAt: Date | null })
                 wait: f.duration(forecast.lateSeconds),
               }),
             },
-            { label: t("forecast.hours"), value: f.duration(forecast.hours * 3600) },
+            {
+              label: t("forecast.hours"),
+              value: t("forecast.hoursValue", {
+                hours: f.duration(forecast.hours * 3600),
+                time: forecast.at ? f.dateTime(forecast.at) : "–",
+              }),
+            },
           ]}
         />
       </SimpleGrid>

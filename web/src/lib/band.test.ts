@@ -27,6 +27,11 @@ describe("the band at the times of a chart", () => {
     expect(bandColumn(band, times, "upper")).toEqual(want);
   });
 
+  test("counts are not averaged", () => {
+    const counts = [9, 12].map((hpa, i) => ({ ...point(5 * i, null), hpa }));
+    expect(bandColumn(counts, at(0, 3, 5), "hpa")).toEqual([9, 9, 12]);
+  });
+
   test("what is ahead lies after the last time", () => {
     expect(timesAhead([point(0, 1), point(5, 2), point(10, 3), point(15, null)], at(0, 5))).toEqual(at(10));
     expect(timesAhead([point(5, 2)], [])).toEqual([]);

@@ -19,6 +19,7 @@ export function bandColumn(
     if (a.at === t || !b) return a.at === t ? low : null;
     const high = b[key];
     if (low === null || high === null || b.at - a.at > GAP) return null;
+    if (key === "hpa") return low; // a count: there are no halves between two of them
     return low + ((high - low) * (t - a.at)) / (b.at - a.at);
   });
 }

@@ -376,6 +376,7 @@ export const en = {
     expectedLate: "Late requests",
     expectedLateValue: "{{late}} expected (over {{wait}}); aim {{aim}}, objective {{objective}}",
     hours: "Experience",
+    hoursValue: "{{hours}}, until {{time}}",
     compare: "On the same demand",
     own: "This rule",
     runnerUp: "Next cheapest candidate",

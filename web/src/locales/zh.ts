@@ -364,9 +364,10 @@ export const zh: typeof en = {
       trend: "一分钟趋势",
       linear: "结合昨日的学习组合",
     },
-    expectedLate: "延迟请求",
+    expectedLate: "超时请求",
     expectedLateValue: "预计 {{late}}（超过 {{wait}}）；瞄准 {{aim}}，目标 {{objective}}",
     hours: "经验",
+    hoursValue: "{{hours}}，截至 {{time}}",
     compare: "面对同样的需求",
     own: "本规则",
     runnerUp: "次便宜的候选方案",
@@ -374,7 +375,7 @@ export const zh: typeof en = {
     hpa: "70 % 目标的 HPA",
     mean: "平均副本数",
     costHour: "每小时成本",
-    late: "延迟",
+    late: "超时",
     cycles: "每小时起落次数",
     compareHint:
       "每个方案都在自己的队列中与工作负载并行模拟，不含策略的上下限和阻尼；三天前的经验只算一半。成本按副本的当前价格计。",
@@ -578,9 +579,9 @@ export const zh: typeof en = {
     latency_low:
       "{{signal}} 为 {{value}}，低于 {{threshold}}（目标 {{target}}），且流量平稳。下调一步到 {{toReplicas}}即可。",
     forecast:
-      "当前使用 {{demand}} 个副本。{{lead}}后（现在下单的副本可用时），需求以 {{quantile}} 的把握不超过 {{upper}}：{{toReplicas}}。预计延迟请求占 {{expectedLate}}，目标为 {{aim}}。",
+      "当前使用 {{demand}} 个副本。{{lead}}后（现在下单的副本可用时），需求以 {{quantile}} 的把握不超过 {{upper}}：{{toReplicas}}。预计超时请求占 {{expectedLate}}，目标为 {{aim}}。",
     forecast_hold: "最近 {{hold}}内预测的需求高于此刻的 {{need}}；保持这么久是划算的：{{toReplicas}}。",
-    backlog: "等待中的 {{backlog}} 副本秒的工作已使请求延迟（超过 {{lateAfter}}）。{{toReplicas}}可及时处理完。",
+    backlog: "等待中的 {{backlog}} 副本秒的工作已使请求超时（超过 {{lateAfter}}）。{{toReplicas}}可及时处理完。",
     no_forecast: "没有新鲜的预测，因此不缩容。正在处理的请求需要 {{toReplicas}}。",
     learning: "规则在第一个小时内学习，不缩容：保持 {{toReplicas}}，而不是 {{neededReplicas}}。",
     relearning: "已学到的内容无法使用，重新开始学习。一小时内不缩容：保持 {{toReplicas}}，而不是 {{neededReplicas}}。",
@@ -617,9 +618,9 @@ export const zh: typeof en = {
     unknown: "{{code}}：{{numbers}}",
   },
   reasonNote: {
-    runnerUp: "次优方案：此刻 {{runnerWant}}，平均 {{runnerMean}} 个，延迟 {{runnerLate}}。",
+    runnerUp: "次优方案：此刻 {{runnerWant}}，平均 {{runnerMean}} 个，超时 {{runnerLate}}。",
     counterfactual:
-      "近期本规则平均使用 {{ownMean}} 个副本，延迟 {{ownLate}}；70 % 目标的 HPA 会使用 {{plainMean}} 个，延迟 {{plainLate}}。",
+      "近期本规则平均使用 {{ownMean}} 个副本，超时 {{ownLate}}；70 % 目标的 HPA 会使用 {{plainMean}} 个，超时 {{plainLate}}。",
     missing: "{{value}} 个就绪 Pod 没有给出数值，按谨慎方式计入。",
     unready: "{{value}} 个 Pod 未就绪。",
   },
