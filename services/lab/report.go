@@ -136,7 +136,7 @@ type hindsightRow struct {
 func hindsightView(h *Hindsight) hindsightPart {
 	out := hindsightPart{Workload: h.Workload, Policy: h.Policy, Ratio: fmt.Sprintf("%.3f", h.Ratio), Late: fmt.Sprintf("%.3f", 100*h.Late)}
 	for _, t := range h.Tuned {
-		v := hindsightRow{Family: t.Family, Means: t.Means, Target: "-", Ratio: "-", Delta: "-", Late: fmt.Sprintf("%.3f at least", 100*t.Nearest)}
+		v := hindsightRow{Family: t.Family, Means: t.Means, Target: "none as punctual", Ratio: "-", Delta: "-", Late: "-"}
 		if t.Target != 0 {
 			v.Found = true
 			v.Target, v.Ratio, v.Late, v.Delta = fmt.Sprint(t.Target), fmt.Sprintf("%.3f", t.Ratio), fmt.Sprintf("%.3f", 100*t.Late), fmt.Sprintf("%+.1f %%", 100*t.Delta)
