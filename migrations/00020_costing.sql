@@ -83,6 +83,7 @@ CREATE TABLE cost_detail (
   cluster_id  uuid NOT NULL,
   hour        timestamptz NOT NULL,
   version     integer NOT NULL,
+  as_of       timestamptz NOT NULL,    -- our clock, when this version was made
   lines       integer NOT NULL,
   payload     bytea NOT NULL,
   PRIMARY KEY (tenant_id, cluster_id, hour, version)

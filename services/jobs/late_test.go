@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"plimsoll.dev/services/fleet"
+	"plimsoll.dev/services/store"
 )
 
 // versions lists the closed hours that have another version than the first, by hours after start.
@@ -64,6 +66,58 @@ func TestLateDataCostsExactlyTheHoursItTouchesAgain(t *testing.T) {
 	e.node("n2", "g5.xlarge", fleet.PurchaseOnDemand, start.Add(58*time.Hour))
 	total += usd(t, "2.515")
 	expect("a late node", map[int64]int64{3: 2, 4: 3, 5: 3, 6: 2, 58: 2, 59: 2})
+}
+
+// Both versions of a restated hour stay readable, and a reader says which moment it asks about.
+func TestTheLedgerIsReadableAsOfAnyMoment(t *testing.T) {
+	t.Parallel()
+	e := newEstate(t)
+	e.node("n1", "g5.xlarge", fleet.PurchaseOnDemand, start)
+	e.workload("llm", "red")
+	e.dataAt(start.Add(3*time.Hour + 30*time.Minute))
+	e.catchUp()
+	before := e.now()
+	e.pod("late", "n1", "llm", 1000, start.Add(time.Hour))
+	e.catchUp()
+	team := func(asOf time.Time, hourly bool) (red, all fleet.Money) {
+		e.tx(func(ctx context.Context, tx *store.Tx) error {
+			rows, err := store.Costs(ctx, tx, store.CostQuery{From: start, To: start.Add(24 * time.Hour), Hourly: hourly, Aggregate: "team", AsOf: asOf, Buckets: true})
+			for _, r := range rows {
+				all += r.Amount
+				if r.Key == "red" {
+					red += r.Amount
+				}
+			}
+			return err
+		})
+		return red, all
+	}
+	closed := usd(t, "3.018") // three hours
+	for _, hourly := range []bool{false, true} {
+		if red, all := team(before, hourly); red != 0 || all != closed {
+			t.Errorf("before the late pod red paid %s of %s, want 0 of %s", red, all, closed)
+		}
+		red, all := team(e.now(), hourly)
+		if want := fleet.Money(e.number(`SELECT sum(amount_nano)::bigint FROM cost_hour_line WHERE tenant_id = $1 AND team = 'red' AND hour < $2`, e.tenant, start.Add(3*time.Hour))); red != want || red == 0 || all != closed {
+			t.Errorf("now red pays %s of %s, want %s of %s", red, all, want, closed)
+		}
+		if red, all := team(before.Add(-time.Hour), hourly); red != 0 || all != 0 {
+			t.Errorf("before anything was closed the ledger had %s and %s", red, all)
+		}
+	}
+	e.tx(func(ctx context.Context, tx *store.Tx) error {
+		c, err := store.Coverage(ctx, tx, "", start, start.Add(24*time.Hour))
+		if c.Restated != 2 || c.AsOf == nil || c.AsOf.Before(before) {
+			t.Errorf("coverage %+v, want two hours restated after %s", c, before)
+		}
+		return err
+	})
+}
+
+// now is the database's clock.
+func (e *estate) now() (at time.Time) {
+	e.tx(func(_ context.Context, tx *store.Tx) error { at = tx.Now; return nil })
+	return at
 }
 
 // What was restated is what a cluster that had known everything at once would have been told.

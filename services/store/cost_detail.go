@@ -192,8 +192,8 @@ func queueDetails(batch *pgx.Batch, tx *Tx, cluster fleet.ClusterID, hours []Cos
 	}
 	for _, h := range hours {
 		if h.Version > 0 {
-			batch.Queue(`INSERT INTO cost_detail (tenant_id, cluster_id, hour, version, lines, payload) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`,
-				tx.Tenant, cluster, h.Hour, h.Version, len(h.Statement.Lines), packDetail(h.Statement.Lines))
+			batch.Queue(`INSERT INTO cost_detail (tenant_id, cluster_id, hour, version, as_of, lines, payload) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING`,
+				tx.Tenant, cluster, h.Hour, h.Version, tx.Now, len(h.Statement.Lines), packDetail(h.Statement.Lines))
 		}
 	}
 }

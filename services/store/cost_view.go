@@ -23,6 +23,9 @@ type CostQuery struct {
 	Workload  fleet.WorkloadID
 	// Everybody keeps rows that Namespace, Team and Workload do not match, told apart by CostRow.Outside: what idle is shared over.
 	Everybody bool
+	// AsOf reads what was in the ledger at that moment, by our clock, instead of the newest versions: closed hours only, and no use. Zero:
+	// the newest.
+	AsOf time.Time
 	// Buckets tells days (or hours) apart; without it At is zero.
 	Buckets bool
 }
@@ -51,6 +54,12 @@ func Costs(ctx context.Context, tx *Tx, q CostQuery) ([]CostRow, error) {
 	table, at := "cost_day", "c.day"
 	if q.Hourly {
 		table, at = "cost_hour_line", "c.hour"
+	}
+	if !q.AsOf.IsZero() {
+		table = ledgerAsOf
+		if !q.Hourly {
+			at = "(c.hour AT TIME ZONE 'UTC')::date"
+		}
 	}
 	bucket := "NULL::timestamptz"
 	if q.Buckets {
@@ -81,7 +90,7 @@ FROM `+table+` c `+join+`
 WHERE c.tenant_id = @tenant AND `+at+` >= @from AND `+at+` < @to AND (@cluster = '' OR c.cluster_id = nullif(@cluster, '')::uuid)`+where+`
 GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6`, pgx.NamedArgs{
 		"tenant": tx.Tenant, "from": q.From, "to": q.To, "cluster": string(q.Cluster), "namespace": q.Namespace, "team": q.Team,
-		"workload": string(q.Workload), "label": label,
+		"workload": string(q.Workload), "label": label, "as_of": orNull(q.AsOf),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("load costs: %w", err)
@@ -102,6 +111,18 @@ GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6`, pgx.NamedArgs{
 	}
 	return all, nil
 }
+
+// ledgerAsOf is the rows of every hour of [@from, @to) in the version that was the newest at @as_of.
+const ledgerAsOf = `(
+  SELECT t.tenant_id, t.cluster_id, t.hour, t.kind, t.resource, t.purchase, coalesce(t.workload_id, '` + noWorkload + `') AS workload_id, t.namespace, t.team,
+    CASE WHEN t.debit LIKE 'node/%' OR t.debit LIKE 'nodes/%' THEN -t.amount_nano ELSE t.amount_nano END AS amount_nano, t.quantity,
+    0::float8 AS unpriced, 0::float8 AS measured, 0::float8 AS used
+  FROM cost_transfer t JOIN (
+    SELECT cluster_id, hour, max(version) AS version FROM (
+      SELECT cluster_id, hour, version FROM cost_detail WHERE tenant_id = @tenant AND hour >= @from AND hour < @to AND as_of <= @as_of
+      UNION ALL SELECT cluster_id, hour, version FROM cost_transfer WHERE tenant_id = @tenant AND hour >= @from AND hour < @to AND as_of <= @as_of) known
+    GROUP BY cluster_id, hour) v ON v.cluster_id = t.cluster_id AND v.hour = t.hour AND v.version = t.version
+  WHERE t.tenant_id = @tenant)`
 
 // WorkloadKeys names workloads, also those that are gone.
 func WorkloadKeys(ctx context.Context, tx *Tx, ids []string) (map[string]string, error) {
@@ -131,6 +152,8 @@ type CostCoverage struct {
 	NodeSeconds, UnpricedNodeSeconds int64
 	LastClosed                       *time.Time // start of the newest hour in the ledger, of any time
 	OpenHours                        int        // hours of the span that are still provisional
+	AsOf                             *time.Time // our clock, when the newest version of any closed hour of the span was made
+	Restated                         int        // closed hours of the span that have more than one version
 	Conflicts                        int        // hours of the span with contradicting inputs
 }
 
@@ -148,9 +171,10 @@ func Coverage(ctx context.Context, tx *Tx, cluster fleet.ClusterID, from, to tim
 	err = tx.pgx.QueryRow(ctx, `
 SELECT coalesce(sum(node_seconds), 0)::bigint, coalesce(sum(unpriced_node_seconds), 0)::bigint,
   (SELECT max(hour) FROM cost_hour WHERE tenant_id = $1 AND state = 'closed' AND ($2 = '' OR cluster_id = nullif($2, '')::uuid)),
-  count(*) FILTER (WHERE state = 'open')::int, count(*) FILTER (WHERE conflicts <> '[]')::int
+  count(*) FILTER (WHERE state = 'open')::int, count(*) FILTER (WHERE conflicts <> '[]')::int, max(closed_at) FILTER (WHERE state = 'closed'),
+  count(*) FILTER (WHERE version > 1)::int
 FROM cost_hour WHERE tenant_id = $1 AND hour >= $3 AND hour < $4 AND ($2 = '' OR cluster_id = nullif($2, '')::uuid)`,
-		tx.Tenant, string(cluster), from, to).Scan(&c.NodeSeconds, &c.UnpricedNodeSeconds, &c.LastClosed, &c.OpenHours, &c.Conflicts)
+		tx.Tenant, string(cluster), from, to).Scan(&c.NodeSeconds, &c.UnpricedNodeSeconds, &c.LastClosed, &c.OpenHours, &c.Conflicts, &c.AsOf, &c.Restated)
 	if err != nil {
 		return c, fmt.Errorf("load cost coverage: %w", err)
 	}
