@@ -17,6 +17,8 @@ type Report struct {
 	Seed      uint64
 	Board     Board
 	Hindsight []Hindsight
+	Mixed     []MixBoard
+	Pools     []PoolBoard
 	curves    []curve
 }
 
@@ -82,6 +84,12 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	for i := range r.Hindsight {
 		p.Hindsight = append(p.Hindsight, hindsightView(&r.Hindsight[i]))
 	}
+	for i := range r.Mixed {
+		p.Markets = append(p.Markets, mixedView(&r.Mixed[i]))
+	}
+	for i := range r.Pools {
+		p.Markets = append(p.Markets, pooledView(&r.Pools[i]))
+	}
 	if len(r.Hindsight) > 0 {
 		v := Judge(r.Hindsight)
 		p.Verdict = &verdictView{v.Holds, orNone(v.Dearer), orNone(v.Cheaper), orNone(v.Alone)}
@@ -99,6 +107,46 @@ type page struct {
 	Tables     []sheet
 	Hindsight  []hindsightPart
 	Verdict    *verdictView
+	Markets    []marketView
+}
+
+// marketView is a section that buys in markets.
+type marketView struct {
+	Title, Note string
+	Head        []string
+	Rows        []marketRow
+}
+
+type marketRow struct {
+	Policy string
+	Ours   bool
+	Cells  []string
+}
+
+// isOurs tells our own buyers by their name.
+func isOurs(policy string) bool { return strings.HasPrefix(policy, "plimsoll") }
+
+func mixedView(b *MixBoard) marketView {
+	v := marketView{Title: b.Workload + ": reserved, Spot and on demand",
+		Note: fmt.Sprintf("%d Spot pools, %d windows; the priced bound is %.1f on-demand hours, on demand alone %.1f", b.Zones, len(b.Markets), b.Bound, b.Unpriced),
+		Head: []string{"cost / priced bound", "late %", "over a minute %", "failed launches", "interrupted", "Spot hours", "on-demand hours"}}
+	for _, row := range b.Rows {
+		v.Rows = append(v.Rows, marketRow{row.Policy, isOurs(row.Policy), []string{
+			fmt.Sprintf("%.3f", row.Ratio), fmt.Sprintf("%.2f", 100*row.LateRate), fmt.Sprintf("%.3f", 100*row.Timeouts), fmt.Sprint(row.Failed), fmt.Sprint(row.Lost),
+			fmt.Sprintf("%.0f", row.Spot), fmt.Sprintf("%.0f", row.OnDemand)}})
+	}
+	return v
+}
+
+func pooledView(b *PoolBoard) marketView {
+	v := marketView{Title: strings.Join(b.Services, " + ") + ": pooled and mixed",
+		Note: fmt.Sprintf("%d windows; the pooled bound is %.1f on-demand hours, the sum of the siloed ones %.1f", len(b.Markets), b.Bound, b.SiloedBound),
+		Head: []string{"cost / siloed hpa-70 on demand", "cost / bound", "late %", "over a minute %", "failed launches", "interrupted"}}
+	for _, row := range b.Rows {
+		v.Rows = append(v.Rows, marketRow{row.Policy, isOurs(row.Policy), []string{
+			fmt.Sprintf("%.3f", row.Siloed), fmt.Sprintf("%.3f", row.Ratio), fmt.Sprintf("%.2f", 100*row.LateRate), fmt.Sprintf("%.3f", 100*row.Timeouts), fmt.Sprint(row.Failed), fmt.Sprint(row.Lost)}})
+	}
+	return v
 }
 
 type numbered struct {

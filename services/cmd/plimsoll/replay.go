@@ -167,7 +167,7 @@ func replayScore(ctx context.Context, args []string, stdout, stderr io.Writer) e
 		out.Verdict = &v
 	}
 	if *html != "" {
-		report.Board, report.Hindsight = out.Board, out.Hindsight
+		report.Board, report.Hindsight, report.Mixed, report.Pools = out.Board, out.Hindsight, out.Mixed, out.Pools
 		if err := writePage(*html, &report); err != nil {
 			return err
 		}
