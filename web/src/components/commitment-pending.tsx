@@ -1,7 +1,7 @@
 import { Alert, Badge, Button, Group, Modal, Stack, Text, TextInput } from "@mantine/core";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
-import type { CommitmentCost, Pending, ReservedStock } from "../api/commitments";
+import type { CommitmentCost, Pending, ReservedStock } from "../api/commitment-stock";
 import { cloudName } from "../lib/cloud";
 import { toCsv } from "../lib/csv";
 import { useFormat } from "../lib/format";

@@ -1,7 +1,7 @@
 import { Group, SimpleGrid, Stack, Text } from "@mantine/core";
 import { useMemo } from "react";
 import { useTranslation } from "react-i18next";
-import type { CommitmentSeries } from "../api/commitments";
+import type { CommitmentSeries } from "../api/commitment-stock";
 import { useFormat } from "../lib/format";
 import { Chart, Legend } from "./chart/chart";
 import { useChartColors } from "./chart/colors";

@@ -41,7 +41,6 @@ export const market = {
   since: "since {{time}}",
   stale: "Old",
   staleHint: "No source was heard for over 26 hours, or it is an estimate from a catalogue. It may be wrong by now.",
-  staleNote: "No source has reported these prices since {{time}}. They may be wrong by now.",
   until: "Data until {{time}}",
   untilNote:
     "Data until {{time}}: nobody has reported these prices since, so they say nothing of today. Ranges end there, not now.",
@@ -280,7 +279,8 @@ export const market = {
     pending: "Waiting for their cost",
     pendingHint:
       "The cloud lists these but does not say all of what they cost. Nothing may look free that is not, so they count for nothing until somebody adds it.",
-    pendingNote: "Left out, because the cloud does not say what they cost: {{value}} of the commitments in your cloud accounts.",
+    pendingNote:
+      "Left out, because the cloud does not say what they cost: {{value}} of the commitments in your cloud accounts.",
     pendingShow: "Add their cost",
     pendingReason: {
       no_cost: "The cloud does not say what it costs",

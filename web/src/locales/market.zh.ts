@@ -43,7 +43,6 @@ export const market: typeof english = {
   since: "自 {{time}}",
   stale: "陈旧",
   staleHint: "超过 26 小时没有来源更新，或为目录估算值，现在可能已不准确。",
-  staleNote: "自 {{time}} 起没有来源更新这些价格，现在可能已不准确。",
   until: "数据截至 {{time}}",
   untilNote: "数据截至 {{time}}：此后没有来源报告这些价格，因此不能代表今天。时间范围以该时刻为终点，而不是现在。",
   untilSource: "来源：{{source}}。数据从 {{from}} 到 {{to}}。",

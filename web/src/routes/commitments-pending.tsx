@@ -10,7 +10,7 @@ import {
   pendingQuery,
   pricedRecord,
   stockQuery,
-} from "../api/commitments";
+} from "../api/commitment-stock";
 import { tell } from "../components/ask";
 import { CostForm, PendingTable, pendingCsv, StockTable } from "../components/commitment-pending";
 import { Panel } from "../components/page";

@@ -4,15 +4,14 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { useTranslation } from "react-i18next";
+import { commitmentSeriesQuery, pendingQuery } from "../api/commitment-stock";
 import {
   type Commitment,
-  commitmentSeriesQuery,
   commitmentsQuery,
   coverageQuery,
   deleteCommitment,
   expiriesQuery,
   importCommitments,
-  pendingQuery,
   utilisationQuery,
 } from "../api/commitments";
 import { ask, tell } from "../components/ask";

@@ -1,6 +1,6 @@
 import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, test } from "vitest";
-import { readPending } from "../api/commitments";
+import { readPending } from "../api/commitment-stock";
 import { readMarket } from "../api/spot";
 import { pendingCsv } from "../components/commitment-pending";
 import { aMarket, anExplanation } from "../test/factories-market";

@@ -41,7 +41,7 @@ export function effectiveOf(history: SpotHistory, list: readonly (number | null)
   return differs ? [...price] : null;
 }
 
-/** The steps of a history: those of its lines, or of the effective price where no zone has any. */
+/** The steps of a history: those of its lines, or of the effective price without a zone. */
 function stepsOf(history: SpotHistory): number[] {
   return history.lines[0]?.at ?? history.effective.at;
 }
