@@ -59,7 +59,7 @@ func (r *Route) pick(ctx context.Context, workload string) (Actuator, error) {
 		return nil, err
 	case owner == nil:
 		return r.scales, nil
-	case !ofKEDA(owner):
+	case !OfKEDA(owner):
 		if r.move {
 			return r.hpa, nil
 		}
@@ -72,7 +72,8 @@ func (r *Route) pick(ctx context.Context, workload string) (Actuator, error) {
 	return served{scales: r.scales, board: r.board}, nil
 }
 
-func ofKEDA(o *autoscalingv2.HorizontalPodAutoscaler) bool {
+// OfKEDA says whether KEDA made an HPA, for a ScaledObject.
+func OfKEDA(o *autoscalingv2.HorizontalPodAutoscaler) bool {
 	for _, ref := range o.OwnerReferences {
 		if ref.Kind == "ScaledObject" {
 			return true

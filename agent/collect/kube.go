@@ -26,6 +26,8 @@ import (
 type KubeConfig struct {
 	Include, Exclude []string // namespaces; an empty include means all
 	FieldManager     string   // our own name as a writer
+	// Steered says that an autoscaler of the cluster gets its orders from here: it is no other writer then. nil: none does.
+	Steered func(*autoscalingv2.HorizontalPodAutoscaler) bool
 	// Dynamic reads kinds of operators, where a cluster has them; nil: none.
 	Dynamic dynamic.Interface
 }
@@ -175,12 +177,14 @@ type view struct {
 	byName       map[string]*corev1.Pod        // namespace/name
 	deployByName map[string]*appsv1.Deployment // namespace/name
 	manager      string
+	isSteered    func(*autoscalingv2.HorizontalPodAutoscaler) bool
+	steered      map[string]bool // workloads whose autoscaler is
 	podWorkload  map[*corev1.Pod]string
 }
 
 func (k *Kube) view() *view {
 	v := &view{
-		manager: k.cfg.FieldManager, nodes: list[corev1.Node](k, kindNodes), pods: list[corev1.Pod](k, kindPods),
+		manager: k.cfg.FieldManager, isSteered: k.cfg.Steered, nodes: list[corev1.Node](k, kindNodes), pods: list[corev1.Pod](k, kindPods),
 		deployments: list[appsv1.Deployment](k, kindDeployments), statefulSets: list[appsv1.StatefulSet](k, kindStatefulSets),
 		daemonSets: list[appsv1.DaemonSet](k, kindDaemonSets), jobs: list[batchv1.Job](k, kindJobs),
 		hpas: list[autoscalingv2.HorizontalPodAutoscaler](k, kindHPAs), replicaSets: map[string]*appsv1.ReplicaSet{},

@@ -176,14 +176,20 @@ func TestKubeWriters(t *testing.T) {
 		hpa    bool
 		fields []metav1.ManagedFieldsEntry
 		want   string
+		// steered: the HPA gets its orders from here
+		steered bool
 	}{
-		{"whoever created it with a count is not a controller", false, []metav1.ManagedFieldsEntry{managed("helm", "", "Update", replicas)}, ""},
-		{"a person with kubectl is not a controller", false, []metav1.ManagedFieldsEntry{managed("kubectl", "scale", "Update", replicas), managed("kubectl-client-side-apply", "", "Update", replicas)}, ""},
-		{"we are not another controller", false, []metav1.ManagedFieldsEntry{managed("plimsoll-agent", "scale", "Update", replicas)}, ""},
-		{"another controller that scales", false, []metav1.ManagedFieldsEntry{managed("my-scaler", "scale", "Update", replicas)}, "my-scaler "},
-		{"one that writes other fields does not count", false, []metav1.ManagedFieldsEntry{managed("my-scaler", "scale", "Update", image)}, ""},
-		{"a repository that applies replicas", false, []metav1.ManagedFieldsEntry{managed("argocd-controller", "", "Apply", replicas)}, "argocd-controller "},
-		{"an autoscaler is named by its object, once", true, []metav1.ManagedFieldsEntry{managed("kube-controller-manager", "scale", "Update", replicas)}, "horizontal-pod-autoscaler HorizontalPodAutoscaler/chat-hpa"},
+		{"an autoscaler that we steer is no other controller", true, []metav1.ManagedFieldsEntry{managed("kube-controller-manager", "scale", "Update", replicas)}, "", true},
+		{"KEDA that fetches counts here wakes workloads", true, []metav1.ManagedFieldsEntry{managed("keda", "scale", "Update", replicas)}, "", true},
+		{"KEDA that fetches them elsewhere is another controller", false, []metav1.ManagedFieldsEntry{managed("keda", "scale", "Update", replicas)}, "keda ", false},
+		{"a third one beside an autoscaler that we steer", true, []metav1.ManagedFieldsEntry{managed("my-scaler", "scale", "Update", replicas)}, "my-scaler ", true},
+		{"whoever created it with a count is not a controller", false, []metav1.ManagedFieldsEntry{managed("helm", "", "Update", replicas)}, "", false},
+		{"a person with kubectl is not a controller", false, []metav1.ManagedFieldsEntry{managed("kubectl", "scale", "Update", replicas), managed("kubectl-client-side-apply", "", "Update", replicas)}, "", false},
+		{"we are not another controller", false, []metav1.ManagedFieldsEntry{managed("plimsoll-agent", "scale", "Update", replicas)}, "", false},
+		{"another controller that scales", false, []metav1.ManagedFieldsEntry{managed("my-scaler", "scale", "Update", replicas)}, "my-scaler ", false},
+		{"one that writes other fields does not count", false, []metav1.ManagedFieldsEntry{managed("my-scaler", "scale", "Update", image)}, "", false},
+		{"a repository that applies replicas", false, []metav1.ManagedFieldsEntry{managed("argocd-controller", "", "Apply", replicas)}, "argocd-controller ", false},
+		{"an autoscaler is named by its object, once", true, []metav1.ManagedFieldsEntry{managed("kube-controller-manager", "scale", "Update", replicas)}, "horizontal-pod-autoscaler HorizontalPodAutoscaler/chat-hpa", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -193,7 +199,7 @@ func TestKubeWriters(t *testing.T) {
 				objects = append(objects, hpa.DeepCopy())
 			}
 			client := fake.NewSimpleClientset(objects...) // the newer one rewrites managed fields
-			k, err := NewKube(client, KubeConfig{FieldManager: "plimsoll-agent"})
+			k, err := NewKube(client, KubeConfig{FieldManager: "plimsoll-agent", Steered: func(h *autoscalingv2.HorizontalPodAutoscaler) bool { return c.steered && h.Name == hpa.Name }})
 			if err != nil {
 				t.Fatal(err)
 			}

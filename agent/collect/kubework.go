@@ -94,8 +94,13 @@ var gitOps = []string{"argocd", "kustomize-controller", "helm-controller", "flux
 // with a replica count, is not a controller.
 func (v *view) writers() []*agentv1.Writer {
 	var out []*agentv1.Writer
+	v.steered = map[string]bool{}
 	for _, h := range v.hpas {
 		ref := h.Spec.ScaleTargetRef
+		if v.isSteered != nil && v.isSteered(h) {
+			v.steered[workloadKey(h.Namespace, ref.Kind, ref.Name)] = true
+			continue
+		}
 		w := &agentv1.Writer{
 			Workload: workloadKey(h.Namespace, ref.Kind, ref.Name), Manager: "horizontal-pod-autoscaler",
 			Object: "HorizontalPodAutoscaler/" + h.Name, Field: "spec.replicas", AtMs: h.CreationTimestamp.UnixMilli(),
@@ -136,7 +141,8 @@ func (v *view) fieldWriters(key string, fields []metav1.ManagedFieldsEntry, know
 		repository := slices.ContainsFunc(gitOps, func(m string) bool { return strings.HasPrefix(f.Manager, m) })
 		switch {
 		case f.Manager == v.manager || strings.HasPrefix(f.Manager, "kubectl") || !ownsReplicas(f.FieldsV1):
-		case f.Manager == "kube-controller-manager" && hasHPA:
+		case f.Manager == "kube-controller-manager" && (hasHPA || v.steered[key]):
+		case strings.HasPrefix(f.Manager, "keda") && v.steered[key]: // it wakes a workload and puts it to sleep itself
 		case f.Subresource == "scale", repository:
 			w := &agentv1.Writer{Workload: key, Manager: f.Manager, Field: "spec.replicas"}
 			if f.Time != nil {

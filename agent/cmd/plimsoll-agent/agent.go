@@ -61,19 +61,20 @@ func runAgent(ctx context.Context, cfg Config, role, node, version string, log *
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	parts, err := build(cfg, role, node, version, log)
+	a := &agent{dict: dict, spool: spool, clock: &collect.Clock{}, log: log, plans: make(chan *agentv1.Plan, 1)}
+	a.board = serve.NewBoard(serve.Env{NowMS: a.clock.NowMS, Observed: func() map[string]int32 { return a.collect.Observed() }, Frozen: func() bool { return a.actor.Frozen() }})
+	parts, err := build(cfg, role, node, version, a.board, log)
 	if err != nil {
 		return err
 	}
 	defer parts.close()
-	a := &agent{dict: dict, spool: spool, clock: &collect.Clock{}, log: log, plans: make(chan *agentv1.Plan, 1), hello: parts.hello}
+	a.hello = parts.hello
 	a.collect = collect.New(collect.Config{
 		Sample: seconds(cfg.Intervals.SampleSeconds), Frame: seconds(cfg.Intervals.FrameSeconds),
 		Resync: seconds(cfg.Intervals.InventoryResyncSeconds), FramesOnly: role == "node",
 	}, parts.sources, spool, dict, a.clock, log)
 	limits := act.Limits{MaxReplicas: cfg.Limits.MaxReplicas, MaxReplicasPerWorkload: cfg.Limits.MaxReplicasPerWorkload,
 		MaxActionsPerMinute: cfg.Limits.MaxActionsPerMinute, Freeze: cfg.Limits.Freeze}
-	a.board = serve.NewBoard(serve.Env{NowMS: a.clock.NowMS, Observed: a.collect.Observed, Frozen: func() bool { return a.actor.Frozen() }})
 	actuator, err := route(cfg, parts.actuator, parts.rest, a.board)
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"plimsoll.dev/agent/serve"
 	agentv1 "plimsoll.dev/services/wire/plimsoll/agent/v1"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -81,6 +82,16 @@ func (a Autoscalers) faults(kubernetes bool) []error {
 }
 
 func (a Autoscalers) served() bool { return a.Expander || a.KEDA }
+
+// steered says whether an HPA gets its orders from here: KEDA's when KEDA asks for the count, others when their bounds are moved.
+func steered(cfg Config, board *serve.Board) func(*autoscalingv2.HorizontalPodAutoscaler) bool {
+	return func(h *autoscalingv2.HorizontalPodAutoscaler) bool {
+		if act.OfKEDA(h) {
+			return cfg.Autoscalers.KEDA && board.Asked(h.Namespace+"/"+h.Spec.ScaleTargetRef.Kind+"/"+h.Spec.ScaleTargetRef.Name)
+		}
+		return cfg.Autoscalers.HPA.Mode == hpaBounds
+	}
+}
 
 // route puts the ways of other autoscalers before the actuator. rc is nil where there is no Kubernetes.
 func route(cfg Config, direct act.Actuator, rc *rest.Config, board *serve.Board) (act.Actuator, error) {

@@ -8,6 +8,7 @@ import (
 
 	"plimsoll.dev/agent/act"
 	"plimsoll.dev/agent/collect"
+	"plimsoll.dev/agent/serve"
 	agentv1 "plimsoll.dev/services/wire/plimsoll/agent/v1"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -40,7 +41,7 @@ func (p *parts) can(capabilities ...string) {
 }
 
 // build makes sources and actuator. The node role reads GPUs only.
-func build(cfg Config, role, node, version string, log *slog.Logger) (*parts, error) {
+func build(cfg Config, role, node, version string, board *serve.Board, log *slog.Logger) (*parts, error) {
 	p := &parts{hello: &agentv1.Hello{}}
 	if role == "controller" {
 		switch {
@@ -49,7 +50,7 @@ func build(cfg Config, role, node, version string, log *slog.Logger) (*parts, er
 			p.actuator = act.NewSim(cfg.Sources.Sim.URL)
 			p.can("sim", "scale")
 		case cfg.Sources.Kubernetes.Enabled:
-			if err := p.kubernetes(cfg, version, log); err != nil {
+			if err := p.kubernetes(cfg, version, board, log); err != nil {
 				p.close()
 				return nil, err
 			}
@@ -78,7 +79,7 @@ func build(cfg Config, role, node, version string, log *slog.Logger) (*parts, er
 	return p, nil
 }
 
-func (p *parts) kubernetes(cfg Config, version string, log *slog.Logger) error {
+func (p *parts) kubernetes(cfg Config, version string, board *serve.Board, log *slog.Logger) error {
 	klog.SetSlogLogger(log)
 	rc, err := restConfig(cfg.Sources.Kubernetes.Kubeconfig, version)
 	if err != nil {
@@ -93,7 +94,7 @@ func (p *parts) kubernetes(cfg Config, version string, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("kubernetes: %w", err)
 	}
-	source, err := collect.NewKube(client, collect.KubeConfig{Include: cfg.Namespaces.Include, Exclude: cfg.Namespaces.Exclude, FieldManager: act.FieldManager, Dynamic: others})
+	source, err := collect.NewKube(client, collect.KubeConfig{Include: cfg.Namespaces.Include, Exclude: cfg.Namespaces.Exclude, FieldManager: act.FieldManager, Dynamic: others, Steered: steered(cfg, board)})
 	if err != nil {
 		return fmt.Errorf("kubernetes: %w", err)
 	}
