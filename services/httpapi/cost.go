@@ -46,6 +46,8 @@ type Allocations struct {
 	LastClosed    *time.Time   `json:"last_closed" doc:"start of the newest hour in the ledger"`
 	OpenHours     int          `json:"open_hours" doc:"hours of the span that are provisional"`
 	Items         []Allocation `json:"items" doc:"dearest first; what is beyond the limit is summed as key \"other\""`
+	AsOf          *time.Time   `json:"as_of" doc:"the moment, by the service's clock, whose versions of the hours are shown: the newest closing in the span unless as_of was asked for; null without closed hours"`
+	RestatedHours int          `json:"restated_hours" doc:"closed hours of the span whose newest version is not the first"`
 }
 
 // CostSeries is the cost of one group over time.
@@ -100,6 +102,7 @@ type CostScope struct {
 	From      time.Time `query:"from" doc:"default: 30 days before to; whole UTC days unless step is hour"`
 	To        time.Time `query:"to" doc:"default: the tenant's newest data"`
 	Aggregate string    `query:"aggregate" default:"team" maxLength:"80" pattern:"^(team|namespace|workload|cluster|kind|purchase|resource|label:.+)$" doc:"team, namespace, workload, cluster, kind, purchase, resource or label:KEY"`
+	AsOf      time.Time `query:"as_of" doc:"what the ledger said at this moment, by the service's clock: closed hours only, without use. Default: the newest versions"`
 	Idle      string    `query:"idle" enum:"separate,shared" default:"separate" doc:"shared: idle and overhead are carried by the workloads of their cluster, per resource and in proportion to their cost; what nobody can carry stays"`
 }
 
@@ -109,6 +112,7 @@ func (s *Server) registerCost() {
 		auth.RoleViewer, s.getAllocations)
 	op(s, huma.Operation{OperationID: "get-cost-timeseries", Method: http.MethodGet, Path: "/api/v1/cost/timeseries", Summary: "Costs over time", Tags: tags},
 		auth.RoleViewer, s.getCostTimeseries)
+	s.registerCostCauses()
 	op(s, huma.Operation{OperationID: "get-cost-summary", Method: http.MethodGet, Path: "/api/v1/cost/summary", Summary: "How the month stands", Tags: tags},
 		auth.RoleViewer, s.getCostSummary)
 }
@@ -122,7 +126,7 @@ const (
 // query turns the input into what the store understands, with whole steps.
 func (in CostScope) query(ctx context.Context, tx *store.Tx, step time.Duration) (store.CostQuery, error) {
 	q := store.CostQuery{From: in.From.UTC(), To: in.To.UTC(), Hourly: step == time.Hour, Aggregate: in.Aggregate, Cluster: in.Cluster,
-		Namespace: in.Namespace, Team: in.Team, Workload: in.Workload, Buckets: true}
+		Namespace: in.Namespace, Team: in.Team, Workload: in.Workload, AsOf: in.AsOf.UTC(), Buckets: true}
 	if in.To.IsZero() {
 		now, err := store.DataNow(ctx, tx)
 		if err != nil {
@@ -301,7 +305,11 @@ func (s *Server) getAllocations(ctx context.Context, p auth.Principal, in *struc
 			return err
 		}
 		out.Body = Allocations{From: q.From, To: q.To, Aggregate: q.Aggregate, Idle: in.Idle, Total: s.money(total),
-			UnpricedShare: coverage.Unpriced(), LastClosed: coverage.LastClosed, OpenHours: coverage.OpenHours}
+			UnpricedShare: coverage.Unpriced(), LastClosed: coverage.LastClosed, OpenHours: coverage.OpenHours, AsOf: coverage.AsOf, RestatedHours: coverage.Restated}
+		if !in.AsOf.IsZero() {
+			asOf := in.AsOf.UTC()
+			out.Body.AsOf = &asOf
+		}
 		out.Body.Items, out.Body.PreviousTotal = s.showAllocations(groups, total, previous, q.ByOwner(), names)
 		return nil
 	})

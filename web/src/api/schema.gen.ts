@@ -595,6 +595,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/cost/causes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What was paid in vain, and why
+         * @description Broken and warm-idle time of workloads, and the idle that MIG layouts make. At most 31 days, in whole hours.
+         */
+        get: operations["get-cost-causes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/cost/summary": {
         parameters: {
             query?: never;
@@ -1344,6 +1364,11 @@ export interface components {
         };
         Allocations: {
             aggregate: string;
+            /**
+             * Format: date-time
+             * @description the moment, by the service's clock, whose versions of the hours are shown: the newest closing in the span unless as_of was asked for; null without closed hours
+             */
+            as_of: string | null;
             /** Format: date-time */
             from: string;
             idle: string;
@@ -1360,6 +1385,11 @@ export interface components {
              */
             open_hours: number;
             previous_total: components["schemas"]["Money"];
+            /**
+             * Format: int64
+             * @description closed hours of the span whose newest version is not the first
+             */
+            restated_hours: number;
             /**
              * Format: date-time
              * @description exclusive
@@ -1953,6 +1983,50 @@ export interface components {
              * @description used over bought, in money; null when nothing was bought
              */
             utilisation: number | null;
+        };
+        CostCause: {
+            /** @description part of what the owner is charged, never beside it */
+            amount: components["schemas"]["Money"];
+            /**
+             * @description broken: held while the pod could not run; warm_idle: held with a model in memory and no work; mig_fragment: no MIG instance has it, though one could; mig_unusable: compute or memory that the layout leaves without its counterpart, which has no amount
+             * @enum {string}
+             */
+            cause: "broken" | "warm_idle" | "mig_fragment" | "mig_unusable";
+            /**
+             * @description whose cost it is a part of
+             * @enum {string}
+             */
+            kind: "workload" | "idle";
+            /** @description key of the workload, or its namespace */
+            name: string;
+            namespace: string;
+            purchase: string;
+            /**
+             * Format: double
+             * @description core-hours, GiB-hours or GPU-hours
+             */
+            quantity: number;
+            /**
+             * @description of broken: the cluster's word, such as ImagePullBackOff
+             * @example ImagePullBackOff
+             */
+            reason: string;
+            /** @enum {string} */
+            resource: "cpu" | "memory" | "gpu" | "gpu_compute" | "gpu_memory";
+            team: string;
+            /** @description id; empty for bare pods and idle */
+            workload: string;
+        };
+        CostCauses: {
+            /** Format: date-time */
+            from: string;
+            /** @description dearest first */
+            items: components["schemas"]["CostCause"][] | null;
+            /**
+             * Format: date-time
+             * @description exclusive
+             */
+            to: string;
         };
         CostPoint: {
             amount: components["schemas"]["Money"];
@@ -2844,7 +2918,7 @@ export interface components {
             /** Format: double */
             requests_per_replica: number;
             /** Format: int64 */
-            start_seconds: number;
+            start_seconds?: number;
         };
         OptimizerSignalInput: {
             /** Format: double */
@@ -6605,6 +6679,8 @@ export interface operations {
                 to?: string;
                 /** @description team, namespace, workload, cluster, kind, purchase, resource or label:KEY */
                 aggregate?: string;
+                /** @description what the ledger said at this moment, by the service's clock: closed hours only, without use. Default: the newest versions */
+                as_of?: string;
                 /** @description shared: idle and overhead are carried by the workloads of their cluster, per resource and in proportion to their cost; what nobody can carry stays */
                 idle?: "separate" | "shared";
                 limit?: number;
@@ -6622,6 +6698,72 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Allocations"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "get-cost-causes": {
+        parameters: {
+            query?: {
+                cluster?: string;
+                /** @description idle belongs to no namespace or team */
+                namespace?: string;
+                team?: string;
+                workload?: string;
+                /** @description default: 7 days before to */
+                from?: string;
+                /** @description default: the tenant's newest data */
+                to?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CostCauses"];
                 };
             };
             /** @description Unauthorized */
@@ -6738,6 +6880,8 @@ export interface operations {
                 to?: string;
                 /** @description team, namespace, workload, cluster, kind, purchase, resource or label:KEY */
                 aggregate?: string;
+                /** @description what the ledger said at this moment, by the service's clock: closed hours only, without use. Default: the newest versions */
+                as_of?: string;
                 /** @description shared: idle and overhead are carried by the workloads of their cluster, per resource and in proportion to their cost; what nobody can carry stays */
                 idle?: "separate" | "shared";
                 /** @description hour: at most 31 days */
