@@ -62,6 +62,8 @@ type across struct {
 	given []Offering
 	opts  Options
 	out   []bool // pods to leave out
+	base  []Node // machines that run, with pods that stay
+	stays []int  // those pods, ascending
 	p     *problem
 
 	pins  [][]bool
@@ -117,7 +119,10 @@ func (x *across) solve() *Answer {
 	}
 	x.p = newPinned(x.pods, x.given, x.opts, x.bare(), nil)
 	x.zones = zonesOf(x.given)
-	even := x.even()
+	var even []int32
+	if even = x.bare(); x.base == nil {
+		even = x.even()
+	}
 	s := x.run(even, x.pins, x.opts)
 	a := s.answer()
 	x.bound, x.proof = a.Bound, a.Proof
@@ -126,6 +131,9 @@ func (x *across) solve() *Answer {
 		return a
 	}
 	x.assign(a)
+	if x.base != nil {
+		return x.best
+	}
 	if x.best == nil {
 		x.offer(x.trim(a))
 	}
@@ -161,7 +169,12 @@ func (x *across) run(pin []int32, pins [][]bool, opts Options) *solver {
 	return s
 }
 
-func (x *across) breaches(nodes []Node) []breach { return newCensus(x.p, nodes).breaches() }
+func (x *across) breaches(nodes []Node) []breach {
+	if x.base != nil {
+		nodes = append(append([]Node(nil), x.base...), nodes...)
+	}
+	return without(newCensus(x.p, nodes).breaches(), x.stays)
+}
 
 // offer takes an answer if it leaves fewer pods out, or as many for less.
 func (x *across) offer(a *Answer) bool {
@@ -262,6 +275,7 @@ func (x *across) trim(a *Answer) *Answer {
 			break
 		}
 		off := x.tooMany(broken, turn)
+		before := len(out.Unplaced)
 		for n := range out.Nodes {
 			kept := out.Nodes[n].Pods[:0]
 			for _, i := range out.Nodes[n].Pods {
@@ -273,6 +287,9 @@ func (x *across) trim(a *Answer) *Answer {
 				kept = append(kept, i)
 			}
 			out.Nodes[n].Pods = kept
+		}
+		if len(out.Unplaced) == before { // what breaks them is not of this packing
+			break
 		}
 	}
 	x.recount(&out)

@@ -42,7 +42,9 @@ func (x *across) assign(a *Answer) {
 	if x.stop() {
 		return
 	}
-	l, _ = x.search(l, cost, wish, few)
+	if x.base == nil {
+		l, _ = x.search(l, cost, wish, few)
+	}
 	if !few {
 		x.evaluate(l, false)
 	}
@@ -434,9 +436,10 @@ func (x *across) tooHeavy(a *Answer) bool {
 	}
 	any := false
 	count := map[[2]string]int{}
-	for n := range a.Nodes {
-		pool := poolOf(&x.given[a.Nodes[n].Offering])
-		for _, i := range a.Nodes[n].Pods {
+	nodes := append(append([]Node(nil), x.base...), a.Nodes...)
+	for n := range nodes {
+		pool := poolOf(&x.given[nodes[n].Offering])
+		for _, i := range nodes[n].Pods {
 			if r := x.pods[i].Rules; r != nil && r.MaxPoolMilli > 0 {
 				k := [2]string{r.Workload, pool}
 				if count[k]++; count[k] == x.most[r.Workload]+1 {
@@ -483,7 +486,7 @@ func (x *across) withPools(pin []int32) []int32 {
 				p, q := x.near(pin[free[a]], free[a], h), x.near(pin[free[b]], free[b], h)
 				return p > q
 			})
-			n := min(len(free), x.most[w])
+			n := min(len(free), max(0, x.most[w]-x.stood(w, h)))
 			for n > 0 && x.near(pin[free[n-1]], free[n-1], h) < -1e6 {
 				n--
 			}
@@ -497,6 +500,22 @@ func (x *across) withPools(pin []int32) []int32 {
 		}
 	}
 	return out
+}
+
+// stood is how many replicas of a workload run on a pool already.
+func (x *across) stood(load, pool string) int {
+	count := 0
+	for n := range x.base {
+		if poolOf(&x.given[x.base[n].Offering]) != pool {
+			continue
+		}
+		for _, i := range x.base[n].Pods {
+			if r := x.pods[i].Rules; r != nil && r.MaxPoolMilli > 0 && r.Workload == load {
+				count++
+			}
+		}
+	}
+	return count
 }
 
 // near tells how much a pod with a pin should be among those that may use a pool: the fewer other pools it has the more; far below zero if

@@ -2,6 +2,7 @@ package packing
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"plimsoll.dev/services/fleet"
@@ -281,6 +282,20 @@ func (c *census) pools(out []breach) []breach {
 	return out
 }
 
+// without leaves out the breaches of some pods.
+func without(in []breach, pods []int) []breach {
+	if len(pods) == 0 {
+		return in
+	}
+	out := in[:0]
+	for _, b := range in {
+		if _, ok := slices.BinarySearch(pods, b.pod); !ok {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
 // checkRules tells the first rule across machines, limit or budget that an answer breaks.
 func (p *problem) checkRules(a *Answer) error {
 	for q := range p.opts.Limits {
@@ -302,7 +317,7 @@ func (p *problem) checkRules(a *Answer) error {
 	q := *p
 	q.opts.relaxed = len(a.Relaxed) > 0
 	q.caps()
-	if b := newCensus(&q, a.Nodes).breaches(); len(b) > 0 {
+	if b := without(newCensus(&q, a.Nodes).breaches(), a.Standing); len(b) > 0 {
 		return fleet.Errorf(fleet.CodeInternal, "pod %q breaks %s %s at %s", p.pods[b[0].pod].Name, b[0].why, b[0].detail, b[0].place)
 	}
 	return nil

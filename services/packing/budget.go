@@ -15,12 +15,9 @@ func withinBudget(pods []Pod, offerings []Offering, opts Options) *Answer {
 		return a
 	}
 	b := &budgeter{pods: pods, offerings: offerings, opts: opts, budget: budget, out: make([]bool, len(pods))}
-	never := map[int]bool{} // unplaced for other reasons
-	for _, u := range a.Unplaced {
-		never[u.Pod] = true
-	}
 	for _, class := range []Class{ClassBatch, ClassEconomy, ClassStandard} {
-		units := b.units(class, a.Proof, never)
+		units := b.units(class, a.Proof)
+		b.cost = packSome(pods, offerings, quickly(opts), b.out).Cost
 		n, fits := b.least(units)
 		b.set(units, n)
 		if fits {
@@ -38,6 +35,8 @@ type budgeter struct {
 	opts      Options
 	budget    fleet.Money
 	out       []bool
+	gangs     map[string]Class
+	cost      fleet.Money // of the plan without the class that is being cut down
 }
 
 // unit is pods that are left out together: one pod, or a gang.
@@ -47,13 +46,13 @@ type unit struct {
 }
 
 // units lists what a class may lose, the dearest first by what the proof says a pod is worth.
-func (b *budgeter) units(class Class, proof *Proof, never map[int]bool) []unit {
+func (b *budgeter) units(class Class, proof *Proof) []unit {
 	p := newProblem(b.pods, b.offerings, b.opts)
 	gangs := map[string]int{}
 	var out []unit
 	for i := range b.pods {
 		r := b.pods[i].Rules
-		if b.classOf(i) != class || never[i] {
+		if b.classOf(i) != class {
 			continue
 		}
 		v := proof.values[p.every[p.of[i]].key].value
@@ -76,14 +75,18 @@ func (b *budgeter) units(class Class, proof *Proof, never map[int]bool) []unit {
 // classOf is the class of a pod; of a gang that of its first pod.
 func (b *budgeter) classOf(i int) Class {
 	r := b.pods[i].Rules
-	if r != nil && r.Gang != "" {
+	if r == nil || r.Gang == "" {
+		return r.class()
+	}
+	if b.gangs == nil {
+		b.gangs = map[string]Class{}
 		for k := range b.pods {
-			if q := b.pods[k].Rules; q != nil && q.Gang == r.Gang {
-				return q.class()
+			if q := b.pods[k].Rules; q != nil && q.Gang != "" && b.gangs[q.Gang] == "" {
+				b.gangs[q.Gang] = q.class()
 			}
 		}
 	}
-	return r.class()
+	return b.gangs[r.Gang]
 }
 
 func (b *budgeter) set(units []unit, n int) {
@@ -96,9 +99,12 @@ func (b *budgeter) set(units []unit, n int) {
 
 func (b *budgeter) fits(units []unit, n int) bool {
 	b.set(units, n)
-	opts := b.opts
+	return packSome(b.pods, b.offerings, quickly(b.opts), b.out).Cost <= b.budget
+}
+
+func quickly(opts Options) Options {
 	opts.quick = true
-	return packSome(b.pods, b.offerings, opts, b.out).Cost <= b.budget
+	return opts
 }
 
 // least is how many units must go; false if even without all the rest costs too much.
@@ -107,6 +113,18 @@ func (b *budgeter) least(units []unit) (int, bool) {
 		return len(units), false
 	}
 	low, high := 0, len(units)
+	guess, saved := 0, int64(0)
+	for guess < len(units) && saved < int64(b.cost-b.budget) {
+		saved += units[guess].value
+		guess++
+	}
+	for step := max(1, guess/20); low < high && step < len(units) && guess > low && guess < high; step *= 4 { // look around the guess first
+		if b.fits(units, guess) {
+			high, guess = guess, max(0, guess-step)
+		} else {
+			low, guess = guess+1, guess+step
+		}
+	}
 	for low < high {
 		if mid := (low + high) / 2; b.fits(units, mid) {
 			high = mid

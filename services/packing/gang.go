@@ -29,7 +29,7 @@ func (x *across) findGangs() {
 		g.pods = append(g.pods, s.pods...)
 	}
 	for i := range x.pods { // a gang with a pod left out does not run
-		if r := x.pods[i].Rules; r != nil && r.Gang != "" && x.out != nil && x.out[i] {
+		if r := x.pods[i].Rules; r != nil && r.Gang != "" && x.out != nil && x.out[i] && x.base == nil {
 			broken[r.Gang] = true
 		}
 	}
@@ -52,7 +52,11 @@ func (x *across) optionsOf(g *gangChoice) {
 		cost fleet.Money
 	}
 	var guesses []guess
+	stands := x.stands(g.name)
 	for j := range x.given {
+		if stands >= 0 && j != stands {
+			continue
+		}
 		if n := x.leastMachines(g, j); n > 0 {
 			guesses = append(guesses, guess{j, x.given[j].weighed().MulDiv(n, 1)})
 		}
@@ -81,6 +85,18 @@ func (x *across) optionsOf(g *gangChoice) {
 		g.options = append(g.options, gangOption{q.off, x.z.zoneAt[zoneOf(o)], a.Nodes, a.Weighed})
 	}
 	sort.SliceStable(g.options, func(a, b int) bool { return g.options[a].weight < g.options[b].weight })
+}
+
+// stands is the offering on which pods of a gang run already; -1: none runs.
+func (x *across) stands(name string) int {
+	for n := range x.base {
+		for _, i := range x.base[n].Pods {
+			if r := x.pods[i].Rules; r != nil && r.Gang == name {
+				return x.base[n].Offering
+			}
+		}
+	}
+	return -1
 }
 
 // leastMachines is how many machines of an offering a gang needs at least; zero if it cannot run there.

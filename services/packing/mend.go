@@ -67,7 +67,7 @@ func (s *solver) pair(i int) bool {
 	for _, g := range b.needs {
 		for _, anchor := range g.anchors {
 			for k := range s.best {
-				rest, ok := without(s.best[k].items, anchor)
+				rest, ok := lessOne(s.best[k].items, anchor)
 				if !ok || len(rest) == 0 || !s.p.bonds.allow(s.p, rest, true) {
 					continue
 				}
@@ -83,8 +83,8 @@ func (s *solver) pair(i int) bool {
 	return false
 }
 
-// without is items less one pod of a shape.
-func without(items []item, shape int) ([]item, bool) {
+// lessOne is items less one pod of a shape.
+func lessOne(items []item, shape int) ([]item, bool) {
 	var out []item
 	found := false
 	for _, it := range items {

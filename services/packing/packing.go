@@ -78,6 +78,7 @@ type Answer struct {
 	Weighed  fleet.Money // per hour: Cost with the hazard of interruptions, which is what was minimised
 	Bound    fleet.Money // per hour: no packing of the placed pods has a lower Weighed
 	Relaxed  []string    // labels whose soft spread was given up
+	Standing []int       // pods that stay where they run, ascending: rules across machines and by node are not enforced on them again
 	Over     fleet.Money // per hour: what gold pods alone cost beyond the budget; they are never left out for money
 	Stats    Stats
 	Proof    *Proof // of Bound; it also bounds later packings of other pods on the same offerings

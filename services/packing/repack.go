@@ -40,11 +40,15 @@ func Repack(pods []Pod, offerings []Offering, running []Node, moving fleet.Money
 	}
 	r := &repacker{p: newProblem(pods, offerings, opts), moving: moving, home: make([]int, len(pods))}
 	r.all = &problem{shapes: r.p.every, given: offerings}
+	r.guard = newGuard(r)
 	r.settle(running, seen)
 	r.spare()
 	r.consolidate()
+	if r.guard != nil {
+		return r.planRuled(running, earlier), nil
+	}
 	fresh := r.rest()
-	return r.plan(running, fresh, earlier), nil
+	return r.plan(running, fresh, nil, earlier), nil
 }
 
 // host is a running machine while a plan is made.
@@ -65,6 +69,7 @@ type repacker struct {
 	pending []int
 	slots   slots
 	items   []item
+	guard   *guard // nil: no rules
 }
 
 func (r *repacker) capacity(o *Offering) (vec, int) {
@@ -88,7 +93,7 @@ func (r *repacker) settle(running []Node, placed []bool) {
 		h.room, h.share = r.capacity(&r.p.given[h.off])
 		for _, i := range running[n].Pods {
 			r.home[i] = n
-			if r.p.accepted(&r.p.pods[i], &r.p.given[h.off]) && r.fits(h, i) {
+			if r.p.accepted(&r.p.pods[i], &r.p.given[h.off]) && r.hasRoom(h, i) {
 				r.put(h, i)
 			} else {
 				r.pending = append(r.pending, i)
@@ -98,7 +103,12 @@ func (r *repacker) settle(running []Node, placed []bool) {
 	sort.Ints(r.pending)
 }
 
+// fits tells whether a pod fits on a machine and may join what is there.
 func (r *repacker) fits(h *host, pod int) bool {
+	return r.hasRoom(h, pod) && (r.guard == nil || r.guard.may(h, pod))
+}
+
+func (r *repacker) hasRoom(h *host, pod int) bool {
 	s := &r.p.every[r.p.of[pod]]
 	if !s.need[h.share].fits(&h.room) {
 		return false
@@ -117,6 +127,9 @@ func (r *repacker) fits(h *host, pod int) bool {
 func (r *repacker) put(h *host, pod int) {
 	h.room.add(&r.p.every[r.p.of[pod]].need[h.share], -1)
 	h.pods = append(h.pods, pod)
+	if r.guard != nil {
+		r.guard.count(h, pod, 1)
+	}
 }
 
 // spare puts pending pods, large ones first, into the room of machines that run and keep a pod, the fullest first.
@@ -195,6 +208,9 @@ func (r *repacker) consolidate() {
 			worst = append(worst, waste{n, price.MulDiv(free, 1000)})
 		}
 	}
+	if r.guard != nil {
+		r.guard.before = r.guard.breaches()
+	}
 	sort.SliceStable(worst, func(a, b int) bool { return worst[a].money > worst[b].money })
 	for _, w := range worst[:min(len(worst), 48)] {
 		if r.p.opts.Stop != nil && r.p.opts.Stop() {
@@ -223,6 +239,9 @@ func (r *repacker) end(n int) {
 	})
 	for _, i := range pods {
 		to := -1
+		if r.guard != nil {
+			r.guard.count(h, i, -1)
+		}
 		for k := range r.hosts {
 			o := &r.hosts[k]
 			if k != n && !o.gone && len(o.pods) > 0 && r.p.every[r.p.of[i]].need[o.share].fits(&o.room) && r.p.accepted(&r.p.pods[i], &r.p.given[o.off]) && r.fits(o, i) {
@@ -232,21 +251,34 @@ func (r *repacker) end(n int) {
 		}
 		if to < 0 {
 			done = false
+			if r.guard != nil {
+				r.guard.count(h, i, 1)
+			}
 			break
 		}
 		r.put(&r.hosts[to], i)
 		moves = append(moves, move{i, to})
 	}
 	if done {
+		here := h.pods
 		h.gone, h.pods = true, nil
-		return
+		if r.guard == nil || r.guard.breaches() <= r.guard.before {
+			return
+		}
+		h.gone, h.pods = false, here
 	}
 	for k := len(moves) - 1; k >= 0; k-- { // take back
 		o := &r.hosts[moves[k].to]
 		o.pods = o.pods[:len(o.pods)-1]
 		o.room.add(&r.p.every[r.p.of[moves[k].pod]].need[o.share], 1)
+		if r.guard != nil {
+			r.guard.count(o, moves[k].pod, -1)
+			r.guard.count(h, moves[k].pod, 1)
+		}
 	}
-	r.shrink(n, cost)
+	if r.guard == nil {
+		r.shrink(n, cost)
+	}
 }
 
 // shrink lets go of a machine whose pods all fit on one that is cheaper by more than moving costs; rest places them.
@@ -345,8 +377,18 @@ func (s *solver) fresh(left []int32, stock []int64) {
 	s.complete(append([]int32(nil), left...), append([]int64(nil), stock...), nil, bins, s.offer)
 }
 
-// plan writes down what has become of everything.
-func (r *repacker) plan(running []Node, s *solver, earlier *Proof) *Plan {
+// planRuled plans under rules: what is pending goes on new machines under all of them.
+func (r *repacker) planRuled(running []Node, earlier *Proof) *Plan {
+	out := r.plan(running, newSolver(r.p), r.guard.rest(), earlier)
+	out.Standing = r.stays()
+	r.guard.settle(out)
+	sort.SliceStable(out.Unplaced, func(a, b int) bool { return out.Unplaced[a].Pod < out.Unplaced[b].Pod })
+	out.Bound = min(out.Bound, out.Weighed)
+	return out
+}
+
+// plan writes down what has become of everything; fresh, if given, is what the pending pods got, instead of what the solver found.
+func (r *repacker) plan(running []Node, s *solver, fresh *Answer, earlier *Proof) *Plan {
 	p := r.p
 	out := &Plan{}
 	placed := make([]int64, len(p.shapes))
@@ -370,6 +412,13 @@ func (r *repacker) plan(running []Node, s *solver, earlier *Proof) *Plan {
 		if h := &r.hosts[n]; len(h.pods) > 0 {
 			add(h.off, n, h.pods)
 		}
+	}
+	if fresh != nil {
+		for _, n := range fresh.Nodes {
+			add(n.Offering, -1, append([]int(nil), n.Pods...))
+		}
+		out.Unplaced = fresh.Unplaced
+		r.pending = nil
 	}
 	waiting := make([][]int, len(p.shapes))
 	for _, i := range r.pending {

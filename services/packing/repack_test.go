@@ -186,3 +186,51 @@ func TestAHundredthOfThePodsChangesAndThePlanStaysNearTheBound(t *testing.T) {
 		t.Errorf("a proof for other prices was taken: bound %s, %v", plan.Bound, err)
 	}
 }
+
+func TestPlansFromRunningMachinesKeepAllRulesForWhatIsNewOrMoves(t *testing.T) {
+	t.Parallel()
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(t *rapid.T) {
+				pods, offs := drawPods(t, 30), zoned(t, drawOfferings(t, 10), 3)
+				drawKind(t, kind, pods)
+				opts := Options{Effort: 1}
+				if rapid.Bool().Draw(t, "limit") {
+					opts.Limits = []Limit{{Name: "nodes", Resource: ResourceNodes, Max: rapid.Int64Range(1, 15).Draw(t, "nodes")}}
+				}
+				before, err := Pack(pods, offs, opts)
+				if err != nil {
+					t.Fatal(err)
+				}
+				pods, running := change(pods, before.Nodes, rapid.IntRange(2, 9).Draw(t, "nth"), rapid.IntRange(0, 1).Draw(t, "at"))
+				plan, err := Repack(pods, offs, running, fleet.Money(rapid.Int64Range(0, 500_000_000).Draw(t, "moving")), before.Proof, opts)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := Check(pods, offs, opts, &plan.Answer); err != nil {
+					t.Fatal(err)
+				}
+				stands := map[int]bool{}
+				for _, i := range plan.Standing {
+					stands[i] = true
+				}
+				for n := range plan.Nodes {
+					for _, i := range plan.Nodes[n].Pods {
+						was := -1
+						for k := range running {
+							for _, o := range running[k].Pods {
+								if o == i {
+									was = k
+								}
+							}
+						}
+						if len(plan.Standing) > 0 && stands[i] != (was >= 0 && plan.From[n] == was) {
+							t.Fatalf("pod %d: stands %v, ran on %d, is on %d", i, stands[i], was, plan.From[n])
+						}
+					}
+				}
+			})
+		})
+	}
+}

@@ -164,6 +164,12 @@ func (z *zoner) reset() {
 	for _, i := range z.bound {
 		z.n[i] = make([]int, len(z.x.zones))
 	}
+	for n := range z.x.base {
+		zone := z.zoneAt[zoneOf(&z.x.given[z.x.base[n].Offering])]
+		for _, i := range z.x.base[n].Pods {
+			z.count(z.x.pods[i].Rules, zone, 1)
+		}
+	}
 }
 
 func at[K comparable](m map[K][]int, k K, n int) []int {
@@ -175,8 +181,16 @@ func at[K comparable](m map[K][]int, k K, n int) []int {
 
 // put adds pods of a shape to a zone, or takes them away (n below zero).
 func (z *zoner) put(i, zone, n int) {
-	r, w := z.x.p.shapes[i].rules, len(z.x.zones)
 	z.n[i][zone] += n
+	z.count(z.x.p.shapes[i].rules, zone, n)
+}
+
+// count adds pods with rules to the counts of a zone.
+func (z *zoner) count(r *Rules, zone, n int) {
+	if r == nil {
+		return
+	}
+	w := len(z.x.zones)
 	for _, l := range r.Labels {
 		at(z.label, l, w)[zone] += n
 		z.total[l] += n
