@@ -44,9 +44,14 @@ func Buyers() []MixEntry {
 		{Name: "skyserve+2", New: func(t *Trace, _ MixConfig, _ int) Buyer { return &spotHedge{demand: newSkyServe(0.7, t), extra: 2} }},
 		hedge(0), hedge(1), hedge(2), hedge(3),
 		{Name: PlimsollMix, New: func(_ *Trace, cfg MixConfig, _ int) Buyer {
-			return NewProcure(DefaultProcure(), demandOf(cfg, mixLate))
+			return ownBuyer(cfg)
 		}},
 	}
+}
+
+// ownBuyer is our own: demand quantiles with margins that the market's own losses choose, bought where price, hazard and spread say.
+func ownBuyer(cfg MixConfig) Buyer {
+	return NewProcure(DefaultProcure(), NewHedged(DefaultHedge(), cfg.ColdSlots(), demandOf(cfg, 0)))
 }
 
 // PlimsollMix is the name of our own buyer on the board.

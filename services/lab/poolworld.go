@@ -251,7 +251,14 @@ func NewPooling(cfg ProcureConfig, all Policy, each []Policy) *Pooling {
 
 // Buy decides for one slot.
 func (b *Pooling) Buy(v *PooledView, targets, assign []int) {
-	total := b.all.Step(&v.Market.Observation)
+	// On the move they serve nobody, and no service uses a part of a replica that another has.
+	away := v.Releasing + int(math.Round(b.whole*float64(len(assign))))
+	for k := range v.Services {
+		away += v.Services[k].Starting
+	}
+	sum := v.Market.Observation
+	sum.Ready = max(0, sum.Ready-away)
+	total := b.all.Step(&sum)
 	if b.recent == nil {
 		b.recent, b.need = make([]window, len(assign)), make([]float64, len(assign))
 		for k := range b.recent {
@@ -262,11 +269,6 @@ func (b *Pooling) Buy(v *PooledView, targets, assign []int) {
 		o := &v.Services[k]
 		b.need[k] = max(o.Demand, b.recent[k].add(o.Demand))
 		assign[k] = max(1, int(math.Ceil(b.need[k])), b.each[k].Step(o))
-	}
-	// On the move they serve nobody, and no service uses a part of a replica that another has.
-	away := v.Releasing + int(math.Round(b.whole*float64(len(assign))))
-	for k := range v.Services {
-		away += v.Services[k].Starting
 	}
 	b.procure.buy(&v.Market, max(total+away, len(assign)), targets)
 	b.share(v, assign)
