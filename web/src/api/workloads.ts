@@ -54,6 +54,8 @@ export interface Workload {
     state: DecisionState;
   } | null;
   costHour: Money | null;
+  /** What one more replica costs, on one more machine like its host; null: unknown. */
+  replicaHour: Money | null;
   preflight: string[];
   writers: Writer[];
   dataAt: Date | null;
@@ -98,6 +100,7 @@ export function readWorkload(wire: WireWorkload): Workload {
     signals,
     lastDecision: wire.last_decision ? { ...wire.last_decision, ...readShort(wire.last_decision) } : null,
     costHour: readMoneyOr(wire.cost_hour),
+    replicaHour: readMoneyOr(wire.replica_hour),
     preflight: wire.preflight ?? [],
     writers: (wire.writers ?? []).map((w) => ({ ...w, at: parseTime(w.at) })),
     dataAt: readTimeOr(wire.data_at),

@@ -295,6 +295,9 @@ export const en = {
   },
   workloads: {
     title: "Workloads",
+    nextReplica: "One more replica",
+    nextReplicaHint:
+      "Its share of one more machine like the one it runs on, at your prices and after what your commitments have left: what the planner reckons with.",
     search: "Search by name",
     cluster: "Cluster",
     namespace: "Namespace",

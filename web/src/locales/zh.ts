@@ -287,6 +287,8 @@ export const zh: typeof en = {
   },
   workloads: {
     title: "工作负载",
+    nextReplica: "再多一个副本",
+    nextReplicaHint: "它在再多一台同类机器中的份额，按您的价格并扣除承诺的剩余部分：规划器以此计算。",
     search: "按名称搜索",
     cluster: "集群",
     namespace: "命名空间",

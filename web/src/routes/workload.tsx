@@ -144,6 +144,11 @@ function Facets({ workload: w }: { workload: Workload }) {
               label: t("workloads.cost"),
               value: w.costHour ? t("common.perHour", { value: f.money(w.costHour) }) : "–",
             },
+            {
+              label: t("workloads.nextReplica"),
+              hint: t("workloads.nextReplicaHint"),
+              value: w.replicaHour ? t("common.perHour", { value: f.money(w.replicaHour, { style: "fine" }) }) : "–",
+            },
             { label: t("workloads.team"), value: w.team || "–" },
             { label: t("workloads.class"), value: t(`class.${w.class}`) },
             { label: t("workloads.requests"), value: requests.join(" · ") },
