@@ -228,7 +228,7 @@ func TestHindsightFindsTheCheapestThatIsAsPunctual(t *testing.T) {
 			families = append(families, f)
 		}
 	}
-	h := TuneInHindsight(l, ours[0], c.Bound, families)
+	h := TuneInHindsight(l, ours[0], c.Bound, families, func() bool { return false })
 	best, ok := h.Best()
 	if !ok || best.Delta < 0 {
 		t.Fatalf("%+v: ours is of the family hpa, whose best cannot be dearer", h)

@@ -46,11 +46,15 @@ const (
 )
 
 // TuneInHindsight finds for every family the cheapest target that leaves no more requests late than ours: first over the family's targets,
-// then in steps of one between the neighbours of the best of them. Without the bound of the load, ratios are left out.
-func TuneInHindsight(l Load, ours Entry, bound float64, families []Family) Hindsight {
+// then in steps of one between the neighbours of the best of them. Without the bound of the load, ratios are left out. It takes minutes: stop is
+// asked between families, and ends it with what is there.
+func TuneInHindsight(l Load, ours Entry, bound float64, families []Family, stop func() bool) Hindsight {
 	mine := l.row(ours, bound)
 	h := Hindsight{Workload: l.Trace.Name, Policy: ours.Name, Paid: mine.Paid, Ratio: mine.Ratio, Late: mine.LateRate}
 	for i := range families {
+		if stop() {
+			break
+		}
 		h.Tuned = append(h.Tuned, tuneFamily(l, &families[i], mine, bound))
 	}
 	slices.SortStableFunc(h.Tuned, func(a, b Tuned) int {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -123,6 +124,7 @@ func replayScore(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	f := newReplayFlags("score")
 	policies := f.set.String("policy", "", "only these, `NAMES` with commas between (see plimsoll replay policies)")
 	hindsight := f.set.Bool("hindsight", false, "tune every family of baselines on the judged span itself, at equal or better lateness than ours")
+	only := f.set.String("family", "", "of -hindsight: only these families, `NAMES` with commas between")
 	ours := f.set.String("ours", "plimsoll-cq", "the `NAME` of the policy that -hindsight and -html set against the others")
 	markets := f.set.Bool("markets", true, "also buy in markets: the sections mixed and pool + mix (left out with -policy)")
 	html := f.set.String("html", "", "write the scorecard as one self-contained page to `FILE`")
@@ -137,6 +139,10 @@ func replayScore(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	if err != nil {
 		return err
 	}
+	families, err := chosenFamilies(names(*only))
+	if err != nil {
+		return err
+	}
 	out := scored{mixing: *newMixing(*f.data, *f.seed)}
 	report := lab.Report{Ours: *ours, Span: *f.span, Seed: *f.seed}
 	err = f.profiled(func() error {
@@ -147,7 +153,7 @@ func replayScore(ctx context.Context, args []string, stdout, stderr io.Writer) e
 			out.keep(l.Trace)
 			if *hindsight {
 				c := out.Columns[len(out.Columns)-1]
-				out.Hindsight = append(out.Hindsight, lab.TuneInHindsight(l, mine[0], c.Bound, lab.Families()))
+				out.Hindsight = append(out.Hindsight, lab.TuneInHindsight(l, mine[0], c.Bound, families, func() bool { return ctx.Err() != nil }))
 			}
 			if *html != "" {
 				report.Add(l, entries)
@@ -182,6 +188,23 @@ func replayScore(ctx context.Context, args []string, stdout, stderr io.Writer) e
 		return err
 	}
 	return lab.WriteHindsight(stdout, out.Hindsight)
+}
+
+// chosenFamilies are those named, or all.
+func chosenFamilies(wanted []string) ([]lab.Family, error) {
+	all := lab.Families()
+	if len(wanted) == 0 {
+		return all, nil
+	}
+	out := []lab.Family{}
+	for _, n := range wanted {
+		i := slices.IndexFunc(all, func(f lab.Family) bool { return f.Name == n })
+		if i < 0 {
+			return nil, fleet.Errorf(fleet.CodeInvalid, "there is no family %q; plimsoll replay policies lists them", n)
+		}
+		out = append(out, all[i])
+	}
+	return out, nil
 }
 
 // writePage writes the report whole or not at all.
