@@ -106,7 +106,7 @@ func (s *Server) getForecast(ctx context.Context, p auth.Principal, in *struct {
 			return err
 		}
 		k := kept[in.ID]
-		learned := optimizer.NewLearner(k.State, k.Began, policy.SLO.Params(w.Class))
+		learned := optimizer.NewLearner(k.State, k.Began, policy.SLO, w.Class, 0)
 		s.showForecast(&out.Body, policy.SLO, w.Class, learned, k)
 		newest := tx.Now // what is expected lies after it
 		if out.Body.At != nil {
@@ -124,7 +124,7 @@ func (s *Server) getForecast(ctx context.Context, p auth.Principal, in *struct {
 
 // showForecast fills in what was learned. A learner that had to begin anew because what was kept is of no use has nothing to show.
 func (s *Server) showForecast(out *WorkloadForecast, rule *optimizer.SLO, class string, l *optimizer.Learner, kept store.Learned) {
-	out.Status, out.Objective, out.Aim, out.LateSeconds = "waiting", rule.Objective(class), rule.Params(class).Late, rule.LateSeconds
+	out.Status, out.Objective, out.Aim, out.LateSeconds = "waiting", rule.Objective(class), rule.Aim(class), rule.LateSeconds
 	if l.Kept < 0 {
 		return
 	}

@@ -34,8 +34,7 @@ func TestAForecastShowsItsBandAndWhatAnAutoscalerWouldHaveCost(t *testing.T) {
 		t.Errorf("before anything was learned: %+v", f)
 	}
 
-	rule, _ := optimizer.ParsePolicy([]byte(sloDocument))
-	learner := quantile.New(rule.SLO.Params(""))
+	learner := quantile.New(quantile.Params{Late: 0.006})
 	learner.Begin(y.now.Unix()/15 - 2*5760)
 	for i := range 2 * 5760 {
 		learner.Step(quantile.Gauges{Busy: 6 + 3*math.Sin(2*math.Pi*float64(i)/5760) + float64(i%7)/10, Rate: 20})

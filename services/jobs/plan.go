@@ -15,7 +15,6 @@ import (
 	"plimsoll.dev/services/fleet"
 	"plimsoll.dev/services/market"
 	"plimsoll.dev/services/optimizer"
-	"plimsoll.dev/services/optimizer/quantile"
 	"plimsoll.dev/services/store"
 )
 
@@ -84,7 +83,7 @@ func (w *PlanWorker) plan(ctx context.Context, tx *store.Tx, cluster fleet.Clust
 		return fmt.Errorf("load prices: %w", err)
 	}
 	started := time.Now()
-	in, learned := w.learn(ctx, in, loaded.Learned)
+	in, learned := w.learn(ctx, in, loaded.Learned, loaded.Starts)
 	decide := w.decide
 	if decide == nil {
 		decide = optimizer.Decide
@@ -110,9 +109,9 @@ func (w *PlanWorker) plan(ctx context.Context, tx *store.Tx, cluster fleet.Clust
 
 // learn brings what is known of the workloads with an SLO rule up to now. It returns the input with their forecasts, and what is due to be
 // kept. What was kept and cannot be used is thrown away, with a word in the log and caution in the decisions.
-func (w *PlanWorker) learn(ctx context.Context, in optimizer.Input, kept map[fleet.WorkloadID]store.Learned) (optimizer.Input, []store.Learned) {
-	in, learners := optimizer.LearnAll(in, func(id fleet.WorkloadID, p quantile.Params) *optimizer.Learner {
-		return optimizer.NewLearner(kept[id].State, kept[id].Began, p)
+func (w *PlanWorker) learn(ctx context.Context, in optimizer.Input, kept map[fleet.WorkloadID]store.Learned, starts map[fleet.WorkloadID]int) (optimizer.Input, []store.Learned) {
+	in, learners := optimizer.LearnAll(in, func(id fleet.WorkloadID, s *optimizer.SLO, class string) *optimizer.Learner {
+		return optimizer.NewLearner(kept[id].State, kept[id].Began, s, class, starts[id])
 	})
 	due := store.LearnedNow(learners, kept, in.Snapshot.Now, true)
 	for _, k := range due {

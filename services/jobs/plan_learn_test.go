@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"strconv"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"plimsoll.dev/services/fleet"
 	"plimsoll.dev/services/optimizer"
+	"plimsoll.dev/services/optimizer/quantile"
 	"plimsoll.dev/services/store"
 	agentv1 "plimsoll.dev/services/wire/plimsoll/agent/v1"
 )
@@ -45,6 +47,11 @@ func TestAPlanLearnsAndKeepsWhatItLearned(t *testing.T) {
 		_, err := store.SavePolicy(ctx, tx, store.PolicyVersion{Workload: id, Document: sloPolicy, Mode: fleet.ModeEnforce, CreatedBy: "test"}, 1)
 		return err
 	})
+	for i, took := range []int{200, 210, 220, 230, 240, 300} {
+		created := time.Now().UTC().Add(time.Duration(-i-2) * time.Hour)
+		e.exec(`INSERT INTO pod (tenant_id, cluster_id, uid, name, namespace, workload_key, phase, created_at, ready_at) VALUES ($1, $2, $3, $3, 'chat', 'chat/Deployment/llm', 'Running', $4, $5)`,
+			e.tenant, e.cluster, "start-"+strconv.Itoa(i), created, created.Add(time.Duration(took)*time.Second))
+	}
 	p := e.planners(&PlanWorker{})
 	e.serving(1, "llm", 45) // 4.5 replicas' worth on two
 	p.ask(e.cluster)
@@ -52,6 +59,9 @@ func TestAPlanLearnsAndKeepsWhatItLearned(t *testing.T) {
 	first := e.learned(id)
 	if first.Began != optimizer.BeganNew || len(first.State) < 1000 {
 		t.Fatalf("kept %s, %d bytes; want a new beginning", first.Began, len(first.State))
+	}
+	if n := quantile.KeptColdSlots(first.State); n != 18 { // nine tenths of the starts take up to 270 s
+		t.Errorf("it looks %d slots ahead; want the 18 that starts take", n)
 	}
 	e.decidedAgain(id, optimizer.ReasonForecast)
 

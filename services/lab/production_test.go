@@ -47,9 +47,9 @@ func (d *production) Step(o *Observation) int {
 	d.input.Snapshot.Now = now
 	w := &d.input.Snapshot.Workloads[0]
 	w.Replicas, w.Ready, w.Starting, w.Signals = o.Replicas(), o.Ready, o.Starting, d.signals[:]
-	in, learned := optimizer.LearnAll(d.input, func(_ fleet.WorkloadID, p quantile.Params) *optimizer.Learner {
+	in, learned := optimizer.LearnAll(d.input, func(_ fleet.WorkloadID, s *optimizer.SLO, class string) *optimizer.Learner {
 		if d.learner == nil || o.Slot%997 == 0 { // another planner takes over now and then
-			d.learner = optimizer.NewLearner(d.kept, optimizer.BeganNew, p)
+			d.learner = optimizer.NewLearner(d.kept, optimizer.BeganNew, s, class, 0)
 		}
 		return d.learner
 	})

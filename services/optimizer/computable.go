@@ -28,7 +28,7 @@ func (p *Policy) computable() bool {
 
 func (s *SLO) computable() bool {
 	return positive(s.RequestsPerReplica) && finite(s.LateShare) && s.LateShare >= 0 && s.LateShare < 1 && positive(s.LateSeconds) &&
-		s.StartSeconds >= 1 && s.StartSeconds <= maxStartSeconds
+		s.StartSeconds >= 0 && s.StartSeconds <= maxStartSeconds
 }
 
 func stepsComputable(d Damping) bool {

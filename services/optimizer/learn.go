@@ -16,7 +16,7 @@ const (
 	BeganNew     Beginning = "new"     // nothing was kept
 	BeganDamaged Beginning = "damaged" // what was kept could not be read
 	BeganVersion Beginning = "version" // it was kept by another version of the policy
-	BeganShape   Beginning = "shape"   // the start-up time of the policy changed
+	BeganShape   Beginning = "shape"   // replicas take another time to start, by the policy or by measurement
 	BeganClock   Beginning = "clock"   // the cluster's clock went back by more than an hour
 )
 
@@ -26,21 +26,24 @@ type Learner struct {
 	Policy *quantile.Policy
 	Began  Beginning
 	Kept   int64 // the next slot to learn when it was last kept; -1: never
+	params quantile.Params
 }
 
 // keepEvery is after how many slots a learner is to be kept again: five minutes. What comes after it is learned again from the snapshot,
 // whose signals reach further back than that.
 const keepEvery = 300 / quantile.SlotSeconds
 
-// NewLearner makes a learner of what was kept of it; none, or nothing usable, gives one that knows nothing. It never fails.
-func NewLearner(kept []byte, began Beginning, params quantile.Params) *Learner {
+// NewLearner makes a learner of what was kept of it; none, or nothing usable, gives one that knows nothing. It never fails. measured is
+// the start of the workload's replicas in seconds, 0 when it is not known (any more).
+func NewLearner(kept []byte, began Beginning, s *SLO, class string, measured int) *Learner {
+	params := s.params(class, s.start(measured, quantile.KeptColdSlots(kept)*quantile.SlotSeconds))
 	if len(kept) == 0 {
-		return &Learner{Policy: quantile.New(params), Began: BeganNew, Kept: -1}
+		return &Learner{Policy: quantile.New(params), Began: BeganNew, Kept: -1, params: params}
 	}
 	p, err := quantile.Decode(kept, params)
 	switch {
 	case err == nil:
-		return &Learner{Policy: p, Began: began, Kept: p.Next()}
+		return &Learner{Policy: p, Began: began, Kept: p.Next(), params: params}
 	case errors.Is(err, quantile.ErrVersion):
 		began = BeganVersion
 	case errors.Is(err, quantile.ErrShape):
@@ -48,12 +51,12 @@ func NewLearner(kept []byte, began Beginning, params quantile.Params) *Learner {
 	default:
 		began = BeganDamaged
 	}
-	return &Learner{Policy: quantile.New(params), Began: began, Kept: -1}
+	return &Learner{Policy: quantile.New(params), Began: began, Kept: -1, params: params}
 }
 
 // LearnAll brings every learner up to the snapshot's time and puts their forecasts into the input. It makes learners of what is kept for
 // the workloads with an SLO rule; of the others nothing is learned. The input's maps are not written to.
-func LearnAll(in Input, learner func(fleet.WorkloadID, quantile.Params) *Learner) (Input, map[fleet.WorkloadID]*Learner) {
+func LearnAll(in Input, learner func(id fleet.WorkloadID, s *SLO, class string) *Learner) (Input, map[fleet.WorkloadID]*Learner) {
 	var learners map[fleet.WorkloadID]*Learner
 	for i := range in.Snapshot.Workloads {
 		w := &in.Snapshot.Workloads[i]
@@ -68,7 +71,7 @@ func LearnAll(in Input, learner func(fleet.WorkloadID, quantile.Params) *Learner
 		if learners == nil {
 			learners, in.Forecasts = map[fleet.WorkloadID]*Learner{}, map[fleet.WorkloadID]Forecast{}
 		}
-		l := learner(w.Workload.ID, p.SLO.Params(w.Workload.Class))
+		l := learner(w.Workload.ID, p.SLO, w.Workload.Class)
 		learners[w.Workload.ID] = l
 		if f := l.Learn(w, p.SLO, seconds(p.MaxSignalAgeSeconds), in.Snapshot.Now); f != nil {
 			in.Forecasts[w.Workload.ID] = *f
@@ -86,7 +89,7 @@ func (l *Learner) Learn(w *fleet.WorkloadState, s *SLO, maxAge time.Duration, no
 	last := now.Unix()/quantile.SlotSeconds - 1
 	first := last - maxSlotsSeen + 1
 	if next := l.Policy.Next(); next > last+hourSeconds/quantile.SlotSeconds {
-		l.Policy, l.Began, l.Kept = quantile.New(s.Params(w.Workload.Class)), BeganClock, -1
+		l.Policy, l.Began, l.Kept = quantile.New(l.params), BeganClock, -1
 	}
 	if l.Policy.Next() > 0 {
 		first = max(first, l.Policy.Next())
@@ -113,7 +116,7 @@ func (l *Learner) Learn(w *fleet.WorkloadState, s *SLO, maxAge time.Duration, no
 	if l.Policy.Next() == 0 {
 		return nil
 	}
-	return &Forecast{At: time.Unix(l.Policy.Next()*quantile.SlotSeconds, 0).UTC(), Began: l.Began, Aim: sloMargin * s.Objective(w.Workload.Class), Outlook: l.Policy.Outlook()}
+	return &Forecast{At: time.Unix(l.Policy.Next()*quantile.SlotSeconds, 0).UTC(), Began: l.Began, Aim: s.Aim(w.Workload.Class), Outlook: l.Policy.Outlook()}
 }
 
 // maxSlotsSeen bounds how much is learned at once: a quarter of an hour, as far back as a snapshot reaches.

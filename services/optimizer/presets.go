@@ -27,7 +27,6 @@ max: 20
 slo:
   class: standard             # gold: 1 % of the requests may be late, standard 3 %, economy 10 %
   late_seconds: 5             # a request that waits longer to start is late
-  start_seconds: 180          # from the order to the first request served, the slow tenth of your replicas
   requests_per_replica: 16    # served at once within the latency; measure yours
 `
 

@@ -18,8 +18,9 @@ type SLO struct {
 	LateShare float64 `json:"late_share,omitempty"`
 	// LateSeconds: a request that waits longer to start is late. Default 5.
 	LateSeconds float64 `json:"late_seconds"`
-	// StartSeconds is how long a new replica takes from the order until it serves, the slow tenth of them. Default 180.
-	StartSeconds int `json:"start_seconds"`
+	// StartSeconds is how long a new replica takes from the order until it serves, the slow tenth of them. Default 0: measured on the
+	// starts of the last week, 180 until five of them were seen.
+	StartSeconds int `json:"start_seconds,omitempty"`
 	// RequestsPerReplica is how many requests one replica serves at once within its latency. Required.
 	RequestsPerReplica float64 `json:"requests_per_replica"`
 }
@@ -52,7 +53,6 @@ func lateShare(class string) float64 {
 
 func (s SLO) withDefaults() *SLO {
 	orFloat(&s.LateSeconds, defaultLateSeconds)
-	orInt(&s.StartSeconds, defaultStartSeconds)
 	return &s
 }
 
@@ -67,13 +67,35 @@ func (s *SLO) Objective(class string) float64 {
 	return lateShare(class)
 }
 
-// Params of the policy for a workload of the given class.
-func (s *SLO) Params(class string) quantile.Params {
+// startMoves is by how much a measured start must differ from the one that is learned for, before all that was learned is given up for it.
+const startMoves = 0.4
+
+// start is what is looked ahead by, in seconds: as the policy says, else what was learned for so far unless what is measured is far from
+// it, else what is measured. 0 is unknown.
+func (s *SLO) start(measured, kept int) int {
+	measured = min(measured, maxStartSeconds)
+	switch {
+	case s.StartSeconds > 0:
+		return s.StartSeconds
+	case kept > 0 && (measured <= 0 || math.Abs(float64(measured-kept)) <= startMoves*float64(kept)):
+		return kept
+	case measured > 0:
+		return measured
+	}
+	return defaultStartSeconds
+}
+
+// params of the policy for a workload of the given class whose replicas start in so many seconds.
+func (s *SLO) params(class string, start int) quantile.Params {
 	return quantile.Params{
-		ColdSlots: max(1, (s.StartSeconds+quantile.SlotSeconds-1)/quantile.SlotSeconds),
-		Late:      sloMargin * s.Objective(class), LateSeconds: s.LateSeconds,
+		ColdSlots: max(1, (start+quantile.SlotSeconds-1)/quantile.SlotSeconds),
+		Late:      s.Aim(class), LateSeconds: s.LateSeconds,
 	}
 }
+
+// Aim is the share of late requests that the policy aims at for a workload of the given class: a part of the objective, since what will
+// happen differs from what has.
+func (s *SLO) Aim(class string) float64 { return sloMargin * s.Objective(class) }
 
 // sloDamping is the damping of a policy that has an SLO rule and says nothing else: the rule holds by itself, for as long as pays.
 func (p *Policy) sloDamping() {

@@ -180,7 +180,6 @@ func (l *live) sample(at time.Time, running, waiting, rate float64, pods int) {
 func TestLearningFromSamples(t *testing.T) {
 	t.Parallel()
 	rule := (&SLO{RequestsPerReplica: 8}).withDefaults()
-	params := rule.Params("")
 	tests := []struct {
 		name   string
 		skip   func(i int) bool // samples lost
@@ -195,7 +194,7 @@ func TestLearningFromSamples(t *testing.T) {
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			l, w := NewLearner(nil, BeganNew, params), newLive()
+			l, w := NewLearner(nil, BeganNew, rule, "", 0), newLive()
 			var f *Forecast
 			now := noon
 			for i := range 1000 {
@@ -222,14 +221,13 @@ func TestWhatWasNotKeptIsLearnedAgain(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		rule := (&SLO{RequestsPerReplica: 8}).withDefaults()
-		params := rule.Params("")
-		steady, w := NewLearner(nil, BeganNew, params), newLive()
+		steady, w := NewLearner(nil, BeganNew, rule, "", 0), newLive()
 		var kept []byte
 		for i := range rapid.IntRange(60, 160).Draw(rt, "rounds") {
 			now := noon.Add(seconds(15 * i))
 			w.sample(now, float64(20+i%13), float64(i%29/25*30), 5, 4)
 			a := steady.Learn(&w.state, rule, 45*time.Second, now)
-			forgetful := NewLearner(kept, BeganNew, params)
+			forgetful := NewLearner(kept, BeganNew, rule, "", 0)
 			b := forgetful.Learn(&w.state, rule, 45*time.Second, now)
 			if d := cmp.Diff(a, b); d != "" {
 				rt.Fatalf("round %d: %s", i, d)
@@ -244,36 +242,44 @@ func TestWhatWasNotKeptIsLearnedAgain(t *testing.T) {
 func TestALearnerNeverFails(t *testing.T) {
 	t.Parallel()
 	rule := (&SLO{RequestsPerReplica: 8}).withDefaults()
-	good := quantile.New(rule.Params(""))
+	good := quantile.New(rule.params("", 180))
 	good.Begin(noon.Unix()/15 - 500)
 	for range 100 {
 		good.Step(quantile.Gauges{Busy: 2, Rate: 3})
 	}
-	ahead := quantile.New(rule.Params(""))
+	ahead := quantile.New(rule.params("", 180))
 	ahead.Begin(noon.Unix()/15 + 1000)
 	ahead.Step(quantile.Gauges{Busy: 2, Rate: 3})
 	tests := []struct {
-		name  string
-		kept  []byte
-		start int
-		began Beginning
+		name            string
+		kept            []byte
+		start, measured int
+		lead            int // seconds looked ahead
+		began           Beginning
 	}{
-		{"nothing was kept", nil, 180, BeganNew},
-		{"it was kept well", good.Encode(), 180, BeganNew},
-		{"it is damaged", append(good.Encode(), 7), 180, BeganDamaged},
-		{"the start-up time changed", good.Encode(), 400, BeganShape},
-		{"the clock went back", ahead.Encode(), 180, BeganClock},
+		{"nothing was kept", nil, 180, 0, 195, BeganNew},
+		{"it was kept well", good.Encode(), 180, 0, 195, BeganNew},
+		{"it is damaged", append(good.Encode(), 7), 180, 0, 195, BeganDamaged},
+		{"the start-up time changed", good.Encode(), 400, 0, 420, BeganShape},
+		{"the clock went back", ahead.Encode(), 180, 0, 195, BeganClock},
+		{"nothing was kept, and starts are known", nil, 0, 240, 255, BeganNew},
+		{"nothing is known at all", nil, 0, 0, 195, BeganNew},
+		{"starts are about as they were", good.Encode(), 0, 240, 195, BeganNew},
+		{"no start was seen lately", good.Encode(), 0, 0, 195, BeganNew},
+		{"starts take twice as long now", good.Encode(), 0, 360, 375, BeganShape},
+		{"the policy knows better than the measurement", good.Encode(), 180, 900, 195, BeganNew},
+		{"starts take longer than is looked ahead", nil, 0, 90_000, 3615, BeganNew},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			rule := *rule
 			rule.StartSeconds = tc.start
-			l, w := NewLearner(tc.kept, BeganNew, rule.Params("")), newLive()
+			l, w := NewLearner(tc.kept, BeganNew, &rule, "", tc.measured), newLive()
 			w.sample(noon.Add(-20*time.Second), 16, 0, 4, 3)
 			f := l.Learn(&w.state, &rule, 45*time.Second, noon)
-			if f == nil || !f.usable(noon, 45*time.Second) || f.Began != tc.began {
-				t.Errorf("forecast %+v; want a fresh one that began %s", f, tc.began)
+			if f == nil || !f.usable(noon, 45*time.Second) || f.Began != tc.began || f.Outlook.LeadSlots*quantile.SlotSeconds != tc.lead {
+				t.Errorf("forecast %+v; want a fresh one that began %s and looks %d s ahead", f, tc.began, tc.lead)
 			}
 		})
 	}

@@ -230,7 +230,7 @@ func (v *validator) slo(p *Policy) {
 	if !positive(s.LateSeconds) || s.LateSeconds > hourSeconds {
 		v.wrong("slo.late_seconds", "The wait after which a request is late must be above 0 and at most %d seconds.", hourSeconds)
 	}
-	v.between("slo.start_seconds", s.StartSeconds, 1, maxStartSeconds, false, " seconds")
+	v.between("slo.start_seconds", s.StartSeconds, 0, maxStartSeconds, false, " seconds")
 	if !positive(s.RequestsPerReplica) {
 		v.wrong("slo.requests_per_replica", "Say how many requests one replica serves at once within its latency: a number above 0.")
 	}

@@ -6,7 +6,6 @@ import (
 
 	"plimsoll.dev/services/fleet"
 	"plimsoll.dev/services/optimizer"
-	"plimsoll.dev/services/optimizer/quantile"
 )
 
 // Loop lets optimizer.Decide run a World: the same code that decides in production, from the World's signals, at the caller's pace.
@@ -68,11 +67,11 @@ func (l *Loop) Decide() (Made, error) {
 
 // learn adds forecasts to the input.
 func (l *Loop) learn(in optimizer.Input) optimizer.Input {
-	in, made := optimizer.LearnAll(in, func(id fleet.WorkloadID, p quantile.Params) *optimizer.Learner {
+	in, made := optimizer.LearnAll(in, func(id fleet.WorkloadID, s *optimizer.SLO, class string) *optimizer.Learner {
 		if known, ok := l.Learners[id]; ok {
 			return known
 		}
-		return optimizer.NewLearner(nil, optimizer.BeganNew, p)
+		return optimizer.NewLearner(nil, optimizer.BeganNew, s, class, 0)
 	})
 	if made != nil {
 		l.Learners = made

@@ -84,6 +84,51 @@ ON CONFLICT (tenant_id, workload_id) DO UPDATE SET began = excluded.began, began
 	return nil
 }
 
+// startsEvery is how often the starts of a workload's pods are looked at, in slots: an hour. They are looked at before anything is learned, too.
+const startsEvery = 3600 / quantile.SlotSeconds
+
+// leastStarts is how many starts of the last week it takes to know how long one takes.
+const leastStarts = 5
+
+// startsDue measures the starts of those workloads whose rule leaves them to be measured and that are due for it.
+func startsDue(ctx context.Context, tx *Tx, cluster fleet.ClusterID, now time.Time, in *PlanInput, byKey map[string]*fleet.WorkloadState) (map[fleet.WorkloadID]int, error) {
+	due := map[string]fleet.WorkloadID{}
+	keys := []string{}
+	for key, w := range byKey {
+		id := w.Workload.ID
+		if rule := in.Input.Policies[id].Policy.SLO; rule == nil || rule.StartSeconds > 0 || len(w.Signals) == 0 {
+			continue
+		}
+		slot := now.Unix() / quantile.SlotSeconds
+		if kept, ok := in.Learned[id]; ok && kept.Slot/startsEvery == slot/startsEvery {
+			continue
+		}
+		due[key] = id
+		keys = append(keys, key)
+	}
+	out := map[fleet.WorkloadID]int{}
+	if len(keys) == 0 {
+		return out, nil
+	}
+	rows, err := tx.pgx.Query(ctx, `
+SELECT workload_key, percentile_cont(0.9) WITHIN GROUP (ORDER BY extract(epoch FROM ready_at - created_at)::float8)
+FROM pod WHERE tenant_id = $1 AND cluster_id = $2 AND created_at > $3 AND ready_at > created_at AND workload_key = ANY ($4)
+GROUP BY workload_key HAVING count(*) >= $5`, tx.Tenant, cluster, now.Add(-7*24*time.Hour), keys, leastStarts)
+	if err != nil {
+		return nil, fmt.Errorf("measure starts: %w", err)
+	}
+	var key string
+	var seconds float64
+	_, err = pgx.ForEachRow(rows, []any{&key, &seconds}, func() error {
+		out[due[key]] = int(seconds + 0.5)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("measure starts: %w", err)
+	}
+	return out, nil
+}
+
 func wireIDs(ids []fleet.WorkloadID) []string {
 	out := make([]string, 0, len(ids))
 	for _, id := range ids {

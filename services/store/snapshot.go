@@ -29,6 +29,8 @@ type PlanInput struct {
 	Hosts map[fleet.WorkloadID]Host
 	// Learned of the workloads whose policy has an SLO rule, as it was kept; those of which nothing is are left out.
 	Learned map[fleet.WorkloadID]Learned
+	// Starts: seconds from the creation of a pod until it was ready, the slow tenth, of those workloads of which it was looked up now.
+	Starts map[fleet.WorkloadID]int
 }
 
 // Host is the machine under a replica, as its cluster reported it.
@@ -84,6 +86,9 @@ FROM cluster WHERE tenant_id = $1 AND id = $2 FOR UPDATE`, tx.Tenant, cluster).
 		}
 	}
 	if in.Learned, err = LearnedOf(ctx, tx, learning); err != nil {
+		return nil, err
+	}
+	if in.Starts, err = startsDue(ctx, tx, cluster, snap.Now, in, byKey); err != nil {
 		return nil, err
 	}
 	for _, w := range byKey {

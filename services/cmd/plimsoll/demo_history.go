@@ -75,7 +75,7 @@ func (h *history) run(ctx context.Context, until time.Time) error {
 	h.learned = in.Learned
 	for id, k := range in.Learned {
 		if b := in.Input.Policies[id]; b.Policy.SLO != nil {
-			h.loop.Learners[id] = optimizer.NewLearner(k.State, k.Began, b.Policy.SLO.Params(classOf(in, id)))
+			h.loop.Learners[id] = optimizer.NewLearner(k.State, k.Began, b.Policy.SLO, classOf(in, id), 0)
 		}
 	}
 	for _, w := range in.Input.Snapshot.Workloads {

@@ -85,6 +85,15 @@ func Decode(b []byte, p Params) (*Policy, error) {
 	return c, nil
 }
 
+// KeptColdSlots reads from a kept policy how many slots a start took that it was made for; 0 when it cannot be read.
+func KeptColdSlots(b []byte) int {
+	if len(b) < 6 || b[0] != codecMagic || b[1] != codecVersion {
+		return 0
+	}
+	r := &reader{buf: b[2:]}
+	return int(r.int(0, maxColdSlots))
+}
+
 type writer struct{ buf []byte }
 
 func (w *writer) int(v int64) { w.buf = binary.AppendVarint(w.buf, v) }
@@ -225,7 +234,7 @@ func (r *reader) float() float64 {
 
 // shape says whether what follows was made for these parameters.
 func (r *reader) shape(p *Params) bool {
-	same := int(r.int(0, math.MaxInt32)) == p.ColdSlots
+	same := int(r.int(0, maxColdSlots)) == p.ColdSlots
 	if n := r.int(0, 1024); int(n) != len(p.Quantiles) {
 		return false
 	}

@@ -14,6 +14,9 @@ const (
 	weekSlots   = 7 * daySlots
 )
 
+// maxColdSlots bounds a start: an hour.
+const maxColdSlots = hourSlots
+
 // maxReplicas is the most that is ever asked for.
 const maxReplicas = 100_000
 
@@ -26,7 +29,7 @@ type Gauges struct {
 
 // Params has what a person, or another service than the scoreboard's, may set. WithDefaults fills in what is zero.
 type Params struct {
-	// ColdSlots is how many slots pass from an order to the first one that it serves. Default 12 (180 s), 1 to 240.
+	// ColdSlots is how many slots pass from an order to the first one that it serves. Default 12 (180 s), at most 240 (an hour).
 	ColdSlots int
 	// Late is the share of late requests that is aimed at. Default 0.006, for an objective of 0.01.
 	Late float64
@@ -63,6 +66,7 @@ func (p Params) WithDefaults() Params {
 	if p.ColdSlots == 0 {
 		p.ColdSlots = 12
 	}
+	p.ColdSlots = min(max(p.ColdSlots, 1), maxColdSlots)
 	for _, d := range []struct {
 		v   *float64
 		def float64
