@@ -3,7 +3,6 @@ package main
 import (
 	"math"
 	"sort"
-	"strings"
 )
 
 // weight is what one vCPU, one GiB or one GPU of a model adds to the price of a machine, in nano-dollars an hour.
@@ -69,7 +68,7 @@ func normal(types []*machine, column map[string]int, n int, solution []float64) 
 	}
 	for _, m := range types {
 		for _, p := range m.prices {
-			if p.onDemand == 0 || strings.HasPrefix(p.region, "us-gov-") { // another partition, with prices of its own
+			if p.onDemand == 0 || home[m.cloud] != nil && !home[m.cloud][p.region] {
 				continue
 			}
 			x, dollars := make([]float64, n), float64(p.onDemand)/nanos

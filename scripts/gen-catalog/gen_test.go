@@ -110,6 +110,9 @@ func TestGuardQuarantinesWhatNobodyShouldBelieve(t *testing.T) {
 			regionsOf([2]int64{100, 50}, [2]int64{100, 50}, [2]int64{100, 50}, [2]int64{100, 10}, [2]int64{100, 50}), []doubt{{"d", "spot", 10, 50, "off_peers"}}},
 		"dearer than its peers, but below on demand, tempts nobody": {
 			regionsOf([2]int64{100, 9}, [2]int64{100, 9}, [2]int64{100, 9}, [2]int64{100, 45}, [2]int64{100, 9}), nil},
+		"another region is judged, and judges none": {
+			regionsOf([2]int64{100, 50}, [2]int64{100, 50}, [2]int64{100, 50}, [2]int64{100, 50}, [2]int64{100, 50}, [2]int64{100, 10}, [2]int64{100, 10}, [2]int64{100, 10}, [2]int64{100, 10}, [2]int64{100, 10}, [2]int64{100, 10}, [2]int64{100, 10}),
+			[]doubt{{"f", "spot", 10, 50, "off_peers"}, {"g", "spot", 10, 50, "off_peers"}, {"h", "spot", 10, 50, "off_peers"}, {"i", "spot", 10, 50, "off_peers"}, {"j", "spot", 10, 50, "off_peers"}, {"k", "spot", 10, 50, "off_peers"}, {"l", "spot", 10, 50, "off_peers"}}},
 		"Spot above on demand":    {regionsOf([2]int64{100, 101}), []doubt{{"a", "spot", 101, 100, "above_on_demand"}}},
 		"Spot for nearly nothing": {regionsOf([2]int64{100, 4}), []doubt{{"a", "spot", 4, 100, "off_on_demand"}}},
 		"a list price ten times too high takes its Spot price out of the comparison": {
@@ -118,7 +121,7 @@ func TestGuardQuarantinesWhatNobodyShouldBelieve(t *testing.T) {
 			regionsOf([2]int64{100, 0}, [2]int64{100, 0}, [2]int64{10, 0}, [2]int64{100, 0}, [2]int64{100, 0}), []doubt{{"c", "on_demand", 10, 100, "off_peers"}}},
 		"what is unknown is not doubted": {regionsOf([2]int64{0, 5}, [2]int64{100, 0}, [2]int64{0, 0}), nil},
 	} {
-		got := judge(c.prices)
+		got := judge(c.prices, words("a b c d e"))
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}

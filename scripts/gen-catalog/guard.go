@@ -9,14 +9,14 @@ import (
 // A price that nobody should believe misleads more than one that is missing: it goes to quarantine, is reported, and is unknown to
 // all who read the catalogue.
 const (
-	// A list price differs between regions by less than twice.
-	onDemandFactor = 3
+	// A list price differs between regions, by up to three times (AMD machines of Azure in India).
+	onDemandFactor = 5
 	// Spot's share of the on-demand price, against the median share of the same type in its other regions. Google states discounts of
 	// 60 to 91 %, so shares that are further apart than four times do not come from one market.
 	spotFactor = 4
 	// Spot below this part of on demand is no price.
 	spotFloor = 20
-	// Regions that a median needs.
+	// Home regions that a median needs.
 	leastPeers = 5
 )
 
@@ -30,16 +30,16 @@ type doubt struct {
 // quarantine takes prices that cannot be right out of all types.
 func (b *book) quarantine() {
 	for _, m := range b.types {
-		m.doubts = judge(m.prices)
+		m.doubts = judge(m.prices, home[m.cloud])
 	}
 }
 
-// judge compares a type's prices with each other and makes those it doubts unknown.
-func judge(prices []price) []doubt {
+// judge compares a type's prices with those of its home regions and makes those it doubts unknown.
+func judge(prices []price, home map[string]bool) []doubt {
 	var out []doubt
 	var lists []int64
 	for _, p := range prices {
-		if p.onDemand > 0 {
+		if p.onDemand > 0 && home[p.region] {
 			lists = append(lists, p.onDemand)
 		}
 	}
@@ -53,7 +53,7 @@ func judge(prices []price) []doubt {
 	}
 	var shares []int64 // of a million
 	for _, p := range prices {
-		if p.onDemand > 0 && p.spot > 0 {
+		if p.onDemand > 0 && p.spot > 0 && home[p.region] {
 			shares = append(shares, share(p))
 		}
 	}

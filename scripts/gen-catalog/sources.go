@@ -34,10 +34,27 @@ var regions = map[string][]string{
 		"af-south-1", "ap-east-1", "ap-east-2", "ap-northeast-1", "ap-northeast-2", "ap-northeast-3", "ap-south-1", "ap-south-2", "ap-southeast-1", "ap-southeast-2",
 		"ap-southeast-3", "ap-southeast-4", "ap-southeast-5", "ap-southeast-7", "ca-central-1", "ca-west-1", "eu-central-1", "eu-central-2", "eu-north-1", "eu-south-1",
 		"eu-south-2", "eu-west-1", "eu-west-2", "eu-west-3", "il-central-1", "me-central-1", "me-south-1", "mx-central-1", "sa-east-1", "us-east-2", "us-west-1", "us-west-2"},
-	"azure": {"australiaeast", "centralus", "eastus", "eastus2", "germanywestcentral", "japaneast", "northeurope", "southcentralus",
-		"southeastasia", "swedencentral", "westeurope", "westus3"},
-	"gcp": {"asia-northeast1", "asia-south1", "asia-southeast1", "europe-west1", "europe-west3", "europe-west4", "us-central1",
-		"us-east1", "us-east4", "us-east5", "us-west1", "us-west4"},
+	"azure": {"australiacentral", "australiacentral2", "australiaeast", "australiasoutheast", "austriaeast", "brazilsouth", "brazilsoutheast", "canadacentral",
+		"canadaeast", "centralindia", "centralus", "chilecentral", "eastasia", "eastus", "eastus2", "francecentral", "francesouth", "germanynorth",
+		"germanywestcentral", "indonesiacentral", "israelcentral", "italynorth", "japaneast", "japanwest", "jioindiacentral", "jioindiawest",
+		"koreacentral", "koreasouth", "malaysiawest", "mexicocentral", "newzealandnorth", "northcentralus", "northeurope", "norwayeast", "norwaywest",
+		"polandcentral", "qatarcentral", "southafricanorth", "southafricawest", "southcentralus", "southeastasia", "southindia", "spaincentral",
+		"swedencentral", "swedensouth", "switzerlandnorth", "switzerlandwest", "uaecentral", "uaenorth", "uksouth", "ukwest", "westcentralus",
+		"westeurope", "westindia", "westus", "westus2", "westus3"},
+	"gcp": {"africa-south1", "asia-east1", "asia-east2", "asia-northeast1", "asia-northeast2", "asia-northeast3", "asia-south1", "asia-south2",
+		"asia-southeast1", "asia-southeast2", "asia-southeast3", "australia-southeast1", "australia-southeast2", "europe-central2", "europe-north1",
+		"europe-north2", "europe-southwest1", "europe-west1", "europe-west10", "europe-west12", "europe-west2", "europe-west3", "europe-west4",
+		"europe-west6", "europe-west8", "europe-west9", "me-central1", "me-central2", "me-west1", "northamerica-northeast1", "northamerica-northeast2",
+		"northamerica-south1", "southamerica-east1", "southamerica-west1", "us-central1", "us-east1", "us-east4", "us-east5", "us-south1", "us-west1",
+		"us-west2", "us-west3", "us-west4"},
+}
+
+// home are the regions where a cloud sells most of its types: levels that prices are held against, and weights, are taken from them. Lists
+// of the others have prices of types that nobody can have there.
+var home = map[string]map[string]bool{
+	"aws":   words("us-east-1"),
+	"azure": words("australiaeast centralus eastus eastus2 germanywestcentral japaneast northeurope southcentralus southeastasia swedencentral westeurope westus3"),
+	"gcp":   words("asia-northeast1 asia-south1 asia-southeast1 europe-west1 europe-west3 europe-west4 us-central1 us-east1 us-east4 us-east5 us-west1 us-west4"),
 }
 
 // gpuMemory is the memory of one GPU in MiB, as its maker states it; the model names are the catalogue's spelling.

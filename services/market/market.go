@@ -5,9 +5,11 @@ package market
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	_ "embed" // the catalogue
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -101,16 +103,14 @@ func (b *PriceBook) Price(o fleet.Offering) fleet.Price {
 	if !ok {
 		return p
 	}
-	for _, r := range b.types[i].prices {
-		if r.region != o.Region {
-			continue
-		}
-		p.List = clone(r.onDemand)
+	prices := b.types[i].prices
+	if at, listed := slices.BinarySearchFunc(prices, o.Region, func(r regionPrice, region string) int { return cmp.Compare(r.region, region) }); listed {
+		p.List = clone(prices[at].onDemand)
 		switch o.Purchase {
 		case fleet.PurchaseOnDemand:
-			p.Effective = clone(r.onDemand)
+			p.Effective = clone(prices[at].onDemand)
 		case fleet.PurchaseSpot:
-			p.Effective = clone(r.spot)
+			p.Effective = clone(prices[at].spot)
 		case fleet.PurchaseReserved:
 		}
 		if p.List != nil || p.Effective != nil {

@@ -84,15 +84,25 @@ func (b *PriceBook) suits(t *listed, f Filter) bool {
 
 // cheapest picks the region; a region that the book does not list for the type is no hit.
 func (b *PriceBook) cheapest(t *listed, f Filter) (Hit, bool) {
-	best, found := Hit{}, false
-	for _, r := range t.prices {
+	var best *regionPrice
+	price := func(r *regionPrice) *fleet.Money {
+		if f.Purchase == fleet.PurchaseSpot {
+			return r.spot
+		}
+		return r.onDemand
+	}
+	for i := range t.prices {
+		r := &t.prices[i]
 		if f.Region != "" && f.Region != r.region {
 			continue
 		}
-		p := b.Price(fleet.Offering{Cloud: t.Cloud, Region: r.region, InstanceType: t.Name, Purchase: f.Purchase})
-		if !found || p.Effective != nil && (best.Price.Effective == nil || *p.Effective < *best.Price.Effective) {
-			best, found = Hit{Type: Machine{t.InstanceType, t.traits}, Region: r.region, Price: p}, true
+		if p := price(r); best == nil || p != nil && (price(best) == nil || *p < *price(best)) {
+			best = r
 		}
 	}
-	return best, found
+	if best == nil {
+		return Hit{}, false
+	}
+	p := b.Price(fleet.Offering{Cloud: t.Cloud, Region: best.region, InstanceType: t.Name, Purchase: f.Purchase})
+	return Hit{Type: Machine{t.InstanceType, t.traits}, Region: best.region, Price: p}, true
 }

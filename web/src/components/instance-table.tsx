@@ -26,7 +26,7 @@ function Unpriced() {
 function Doubted({ row }: { row: Instance }) {
   const { t } = useTranslation();
   const f = useFormat();
-  const doubt = row.doubts[0];
+  const doubt = row.doubts.find((d) => d.region === row.region && d.purchase === "spot");
   if (!doubt) return null;
   return (
     <Tooltip label={<DoubtText doubt={doubt} />} multiline maw={360}>
