@@ -46,7 +46,7 @@ func ReadAzureLLM(r io.Reader) ([]Request, error) {
 		if at < 0 {
 			_ = row.refuse("%s is %q; want a time like 2023-11-16 18:17:03.9799600", row.columns[0], row.fields[0])
 		}
-		return at, row.whole(1, 0, maxTokens), row.whole(2, 0, maxTokens)
+		return at, row.whole(1, maxTokens), row.whole(2, maxTokens)
 	})
 }
 
@@ -58,8 +58,8 @@ func ReadMooncake(r io.Reader) ([]Request, error) {
 		return readMooncakeLines(in)
 	}
 	return readRequests(in, mooncakeColumns, func(row *csvRow) (int64, int, int) {
-		_ = row.whole(3, 0, maxTokens)
-		return int64(row.whole(0, 0, maxOffset*1000)) * 1000, row.whole(1, 0, maxTokens), row.whole(2, 0, maxTokens)
+		_ = row.whole(3, maxTokens)
+		return int64(row.whole(0, maxOffset*1000)) * 1000, row.whole(1, maxTokens), row.whole(2, maxTokens)
 	})
 }
 

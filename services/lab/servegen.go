@@ -85,7 +85,7 @@ func ReadTokens(r io.Reader, model string, clients []Client) error {
 	}
 	return readRows(r, tokenColumns, model, func(row *csvRow) error {
 		w := TokenWindow{Offset: row.offset(tokenWindow), Rate: row.number(3, 1e9)}
-		id := row.whole(1, 0, 1<<30)
+		id := row.whole(1, 1<<30)
 		if row.fields[4] == "" {
 			return row.err // nothing was asked in that window
 		}
@@ -148,17 +148,17 @@ func (r *csvRow) number(i int, high float64) float64 {
 	return v
 }
 
-func (r *csvRow) whole(i, low, high int) int {
+func (r *csvRow) whole(i, high int) int {
 	v, err := strconv.Atoi(r.fields[i])
-	if err != nil || v < low || v > high {
-		_ = r.refuse("%s is %q; want a whole number from %d to %d", r.columns[i], r.fields[i], low, high)
-		return low
+	if err != nil || v < 0 || v > high {
+		_ = r.refuse("%s is %q; want a whole number from 0 to %d", r.columns[i], r.fields[i], high)
+		return 0
 	}
 	return v
 }
 
 func (r *csvRow) offset(step int) int {
-	v := r.whole(2, 0, maxOffset)
+	v := r.whole(2, maxOffset)
 	if v%step != 0 {
 		_ = r.refuse("offset_seconds is %d; want a multiple of %d", v, step)
 	}
@@ -174,7 +174,7 @@ func (r *csvRow) spread(i int) Spread {
 }
 
 func (r *csvRow) client(byID map[int]*Client) (*Client, error) {
-	id := r.whole(1, 0, 1<<30)
+	id := r.whole(1, 1<<30)
 	if r.err != nil {
 		return nil, r.err
 	}

@@ -111,8 +111,6 @@ type SLO struct {
 	Timeout float64 `json:"timeout_ratio,omitempty"` // default 0.0005
 }
 
-const week = 7 * 86400
-
 // maxWorkloadBytes bounds a workload's file.
 const maxWorkloadBytes = 64 << 10
 
@@ -324,7 +322,9 @@ func (w *Workload) Build(clients []Client, seed uint64) (*Trace, error) {
 
 // thin keeps so many requests, or so much work, on average.
 func (w *Workload) thin(s *Source) error {
-	whole, want, what, per := 0.0, 0.0, "", 1.0
+	var want float64
+	var what string
+	whole, per := 0.0, 1.0
 	switch {
 	case w.Scale.Requests > 0:
 		per = float64(s.Seconds)
