@@ -275,7 +275,7 @@ export const market = {
     overTime: "Over time",
     overTimeHint: "Used and unused cost add up to what was bought, in every step.",
     used: "Used cost",
-    perStep: { hour: "One bar per hour", day: "One bar per day, UTC" },
+    perStep: { hour: "One point per hour", day: "One bar per day, UTC" },
     pending: "Waiting for their cost",
     pendingHint:
       "The cloud lists these but does not say all of what they cost. Nothing may look free that is not, so they count for nothing until somebody adds it.",

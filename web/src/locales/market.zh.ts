@@ -259,7 +259,7 @@ export const market: typeof english = {
     overTime: "随时间变化",
     overTimeHint: "每一步中，已用与未用成本之和等于购买成本。",
     used: "已用成本",
-    perStep: { hour: "每小时一根柱", day: "每天一根柱（UTC）" },
+    perStep: { hour: "每小时一个点", day: "每天一根柱（UTC）" },
     pending: "等待补充成本",
     pendingHint: "云列出了这些承诺，但没有说明全部成本。不能让并非免费的东西看起来免费，因此在补充成本之前它们不计入。",
     pendingNote: "您的云账户中有 {{value}} 项承诺未计入：云没有说明其成本。",
