@@ -233,7 +233,8 @@ func (b *costBench) views() {
 		{"daily, by a label", 200, goalDaily, costs(store.CostQuery{From: from, To: to, Aggregate: "label:tier", Buckets: true})},
 		{"daily, one team by workload and day", 200, goalDaily, costs(store.CostQuery{From: from, To: to, Aggregate: "workload", Team: "team3", Buckets: true})},
 		{"hourly, a week by team", 30, goalAdHoc, costs(store.CostQuery{From: week, To: to, Hourly: true, Aggregate: "team", Buckets: true})},
-		{"hourly, a month by workload", 12, goalAdHoc, costs(store.CostQuery{From: from, To: to, Hourly: true, Aggregate: "workload"})},
+		{"hourly, a month by team and hour", 12, goalAdHoc, costs(store.CostQuery{From: from, To: to, Hourly: true, Aggregate: "team", Buckets: true})},
+		{"hours and days, a month by workload", 12, goalAdHoc, costs(store.CostQuery{From: from.Add(5 * time.Hour), To: to.Add(-5 * time.Hour), Hourly: true, Aggregate: "workload"})},
 		{"hourly, a day by machine", 12, goalAdHoc, func(ctx context.Context, tx *store.Tx) error {
 			rows, err := store.OpenCostRows(ctx, tx, store.OpenCostQuery{From: to.Add(-24 * time.Hour), To: to, Step: 24 * time.Hour, Nodes: true})
 			if err == nil && len(rows) == 0 {

@@ -114,6 +114,38 @@ func TestTheLedgerIsReadableAsOfAnyMoment(t *testing.T) {
 	})
 }
 
+// A span that is not told apart by hour is read from days and from hours at its ends, and adds up to the hours.
+func TestSpansOfDaysAndHoursAddUp(t *testing.T) {
+	t.Parallel()
+	e := newEstate(t)
+	e.node("n1", "g5.xlarge", fleet.PurchaseOnDemand, start)
+	e.workload("llm", "red")
+	e.pod("p", "n1", "llm", 500, start.Add(30*time.Hour))
+	e.dataAt(start.Add(100 * time.Hour))
+	e.catchUp()
+	sums := func(q store.CostQuery) map[string]fleet.Money {
+		got := map[string]fleet.Money{}
+		e.tx(func(ctx context.Context, tx *store.Tx) error {
+			rows, err := store.Costs(ctx, tx, q)
+			for _, r := range rows {
+				got[fmt.Sprint(r.Kind, " ", r.Key, " ", r.Resource)] += r.Amount
+			}
+			return err
+		})
+		return got
+	}
+	for _, aggregate := range []string{"team", "namespace", "workload", "cluster", "kind", "purchase", "resource", "label:tier"} {
+		for _, span := range [][2]int{{0, 96}, {5, 77}, {24, 72}, {23, 100}, {1, 49}, {1, 3}} {
+			q := store.CostQuery{From: start.Add(time.Duration(span[0]) * time.Hour), To: start.Add(time.Duration(span[1]) * time.Hour), Hourly: true, Aggregate: aggregate}
+			whole := sums(q)
+			q.Buckets = true
+			if d := cmp.Diff(sums(q), whole); d != "" || len(whole) == 0 {
+				t.Errorf("%s of hours %v (-by hour +whole):\n%s", aggregate, span, d)
+			}
+		}
+	}
+}
+
 // now is the database's clock.
 func (e *estate) now() (at time.Time) {
 	e.tx(func(_ context.Context, tx *store.Tx) error { at = tx.Now; return nil })

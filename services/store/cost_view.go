@@ -49,34 +49,31 @@ func (q CostQuery) ByOwner() bool {
 }
 
 // Costs sums costs by bucket, cluster, kind, group and resource. It reads one row per workload, day and resource, so a month of
-// ten thousand pods in some hundred workloads takes tens of milliseconds.
+// ten thousand pods in some hundred workloads takes tens of milliseconds. Rows are summed by the columns they have and named
+// afterwards: a text made of every row costs more than all sums.
 func Costs(ctx context.Context, tx *Tx, q CostQuery) ([]CostRow, error) {
-	table, at := "cost_day", "c.day"
-	if q.Hourly {
-		table, at = "cost_hour_line", "c.hour"
-	}
-	if !q.AsOf.IsZero() {
-		table = ledgerAsOf
-		if !q.Hourly {
-			at = "(c.hour AT TIME ZONE 'UTC')::date"
-		}
-	}
+	table, at := q.source()
 	bucket := "NULL::timestamptz"
 	if q.Buckets {
-		bucket = at + "::timestamptz"
+		bucket = at
 	}
 	label, _ := strings.CutPrefix(q.Aggregate, "label:")
-	key, ok := map[string]string{
-		"team": "c.team", "namespace": "c.namespace", "cluster": "c.cluster_id::text", "kind": "c.kind", "purchase": "c.purchase", "resource": "c.resource",
-		"workload": "CASE WHEN c.workload_id = '" + noWorkload + "' THEN 'namespace/' || c.namespace ELSE c.workload_id::text END",
+	group, ok := map[string]struct{ raw, key string }{
+		"team": {"c.team AS raw", "g.raw"}, "namespace": {"c.namespace AS raw", "g.raw"}, "cluster": {"''::text AS raw", "g.cluster_id::text"},
+		"kind": {"''::text AS raw", "g.kind"}, "purchase": {"c.purchase AS raw", "g.raw"}, "resource": {"''::text AS raw", "g.resource"},
+		"workload": {"CASE WHEN c.workload_id = '" + noWorkload + "' THEN c.namespace ELSE '' END AS raw", "CASE WHEN g.workload_id = '" + noWorkload + "' THEN 'namespace/' || g.raw ELSE g.workload_id::text END"},
 	}[q.Aggregate]
-	join := ""
-	if !ok {
-		key = "coalesce(w.labels ->> @label, '')"
-		join = "LEFT JOIN workload w ON w.tenant_id = c.tenant_id AND w.id = c.workload_id"
+	join, workload := "", "NULL::uuid"
+	if q.Aggregate == "workload" || !ok {
+		workload = "c.workload_id"
 	}
+	if !ok {
+		group.raw, group.key = "''::text AS raw", "coalesce(w.labels ->> @label, '')"
+		join = "LEFT JOIN workload w ON w.tenant_id = @tenant AND w.id = g.workload_id"
+	}
+	key := group.key
 	if q.ByOwner() {
-		key = "CASE WHEN c.kind = 'workload' THEN " + key + " ELSE '' END"
+		key = "CASE WHEN g.kind = 'workload' THEN " + key + " ELSE '' END"
 	}
 	const matches = `(@namespace = '' OR c.namespace = @namespace) AND (@team = '' OR c.team = @team) AND (@workload = '' OR c.workload_id = nullif(@workload, '')::uuid)`
 	outside, where := "NOT ("+matches+")", ""
@@ -84,13 +81,16 @@ func Costs(ctx context.Context, tx *Tx, q CostQuery) ([]CostRow, error) {
 		outside, where = "false", " AND "+matches
 	}
 	rows, err := tx.pgx.Query(ctx, `
-SELECT `+bucket+` AS bucket, c.cluster_id::text, c.kind, `+key+` AS key, `+outside+` AS outside, c.resource, sum(c.amount_nano)::bigint,
-  sum(c.quantity), sum(c.unpriced), sum(c.measured), sum(c.used)
-FROM `+table+` c `+join+`
-WHERE c.tenant_id = @tenant AND `+at+` >= @from AND `+at+` < @to AND (@cluster = '' OR c.cluster_id = nullif(@cluster, '')::uuid)`+where+`
+SELECT g.bucket::timestamptz AS bucket, g.cluster_id::text, g.kind, `+key+` AS key, g.outside, g.resource, sum(g.amount_nano)::bigint, sum(g.quantity), sum(g.unpriced), sum(g.measured), sum(g.used)
+FROM (
+  SELECT `+bucket+` AS bucket, c.cluster_id, c.kind, `+group.raw+`, `+workload+` AS workload_id, `+outside+` AS outside, c.resource, sum(c.amount_nano) AS amount_nano,
+    sum(c.quantity) AS quantity, sum(c.unpriced) AS unpriced, sum(c.measured) AS measured, sum(c.used) AS used
+  FROM `+table+` c
+  WHERE c.tenant_id = @tenant AND `+at+` >= @from AND `+at+` < @to AND (@cluster = '' OR c.cluster_id = nullif(@cluster, '')::uuid)`+where+`
+  GROUP BY 1, 2, 3, 4, 5, 6, 7) g `+join+`
 GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6`, pgx.NamedArgs{
 		"tenant": tx.Tenant, "from": q.From, "to": q.To, "cluster": string(q.Cluster), "namespace": q.Namespace, "team": q.Team,
-		"workload": string(q.Workload), "label": label, "as_of": orNull(q.AsOf),
+		"workload": string(q.Workload), "label": label, "as_of": orNull(q.AsOf), "first_day": q.From.UTC().Add(24*time.Hour - 1).Truncate(24 * time.Hour), "past_days": q.To.UTC().Truncate(24 * time.Hour),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("load costs: %w", err)
@@ -111,6 +111,31 @@ GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6`, pgx.NamedArgs{
 	}
 	return all, nil
 }
+
+// source is the table that a query reads, and its column of time. What is not told apart by hour is read from the daily table as far as
+// it goes, and from the hours at its ends.
+func (q CostQuery) source() (table, at string) {
+	switch {
+	case !q.AsOf.IsZero() && q.Hourly:
+		return ledgerAsOf, "c.hour"
+	case !q.AsOf.IsZero():
+		return ledgerAsOf, "(c.hour AT TIME ZONE 'UTC')::date"
+	case !q.Hourly:
+		return "cost_day", "c.day"
+	case !q.Buckets && q.To.Sub(q.From) > 48*time.Hour:
+		return daysAndHours, "c.hour"
+	}
+	return "cost_hour_line", "c.hour"
+}
+
+const costColumns = `cluster_id, kind, resource, purchase, workload_id, namespace, team, amount_nano, quantity, unpriced, measured, used`
+
+// daysAndHours is the whole days from @first_day to @past_days, and the hours of [@from, @to) before and after them.
+const daysAndHours = `(
+  SELECT tenant_id, (day::timestamp AT TIME ZONE 'UTC') AS hour, ` + costColumns + ` FROM cost_day
+  WHERE tenant_id = @tenant AND day >= (@first_day::timestamptz AT TIME ZONE 'UTC')::date AND day < (@past_days::timestamptz AT TIME ZONE 'UTC')::date
+  UNION ALL SELECT tenant_id, hour, ` + costColumns + ` FROM cost_hour_line WHERE tenant_id = @tenant AND hour >= @from AND hour < @first_day
+  UNION ALL SELECT tenant_id, hour, ` + costColumns + ` FROM cost_hour_line WHERE tenant_id = @tenant AND hour >= @past_days AND hour < @to)`
 
 // ledgerAsOf is the rows of every hour of [@from, @to) in the version that was the newest at @as_of.
 const ledgerAsOf = `(
