@@ -123,11 +123,17 @@ func (x *across) solve() *Answer {
 	if even = x.bare(); x.base == nil {
 		even = x.even()
 	}
-	s := x.run(even, x.pins, x.opts)
+	first := x.opts
+	first.rough = true
+	s := x.run(even, x.pins, first)
 	a := s.answer()
 	x.bound, x.proof = a.Bound, a.Proof
 	whole := len(a.Unplaced) == len(x.p.unfit)
 	if whole && len(x.breaches(a.Nodes)) == 0 {
+		s.polish() // the rules cost nothing so far; they must cost nothing after
+		if b := s.answer(); len(x.breaches(b.Nodes)) == 0 {
+			return b
+		}
 		return a
 	}
 	x.assign(a)

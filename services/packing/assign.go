@@ -84,7 +84,7 @@ func (x *across) search(l *layout, cost [2]int64, wish map[int][]int, few bool) 
 			return l, cost
 		}
 	}
-	left := min(40, max(2, 6000/max(1, len(x.pods))))
+	left := min(40, 3000/max(1, len(x.pods)))
 	for _, move := range x.moves(l) {
 		if left--; left < 0 || x.stop() || x.done() {
 			break

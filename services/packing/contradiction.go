@@ -109,6 +109,9 @@ func (r *Rules) contradictions(labels map[string]int) []string {
 	if r.Gang == "" {
 		return out
 	}
+	if r.MaxPoolMilli > 0 {
+		out = append(out, "a gang lies on one offering, at most "+strconv.FormatInt(r.MaxPoolMilli, 10)+" thousandths of the workload may")
+	}
 	for _, a := range r.AntiAffinity {
 		if a.Topology == TopologyZone && r.has(a.Label) && labels[a.Label] > 1 {
 			out = append(out, "a gang lies in one zone, the anti-affinity to "+a.Label+" keeps its pods in different ones")

@@ -62,6 +62,7 @@ type Options struct {
 
 	relaxed bool // soft spreads are given up
 	quick   bool // no proof, no improvement
+	rough   bool // no improvement
 }
 
 // Node is one machine of an answer with the pods on it.

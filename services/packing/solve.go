@@ -83,6 +83,13 @@ func (s *solver) solve() {
 	}
 	s.sparing()
 	s.mend()
+	if !s.p.opts.rough {
+		s.polish()
+	}
+}
+
+// polish improves a packing that is there.
+func (s *solver) polish() {
 	if !s.stop() {
 		s.improve()
 	}
