@@ -25,10 +25,10 @@ func Series(in fleet.Interval, step time.Duration, nodes []Node, commitments []C
 		}
 		s := &out[len(out)-1]
 		for _, b := range tally.Balances() {
-			switch {
-			case only == b.Commitment:
+			switch only {
+			case b.Commitment:
 				s.Balance = b
-			case only == "":
+			case "":
 				s.Balance.Bought, s.Balance.Used, s.Balance.Unused = s.Balance.Bought.Add(b.Bought), s.Balance.Used.Add(b.Used), s.Balance.Unused.Add(b.Unused)
 			}
 		}
