@@ -1,7 +1,13 @@
 // Package packing chooses which machines to rent for which pods at the least price per hour, and proves how far from the least
 // its answer can be. Pods that ask for the same are one shape with a count, offerings that another beats in everything are left out,
 // a linear program over whole-machine patterns (column generation) gives prices per shape, and those prices both guide the
-// rounding and certify a lower bound. The room is pure: same input, same bytes. It never sums money in floats: the program runs in
+// rounding and certify a lower bound. Rules across machines (zones, gangs, shares of pools) are choices per pod that the solver is run under.
+//
+// The doors: Pack places pods on new machines; Repack starts from machines that run and counts what moving costs; Check verifies an
+// answer from the input alone. A Pod has sizes and Rules, an Offering is what can be rented, Options hold Limits, Daemons, Equivalent
+// models and the Budget. An Answer has Nodes, Unplaced pods with reasons, Cost (paid), Weighed (with hazards: what is minimised) and Bound
+// (of Weighed); its Proof bounds later Repacks. ReadPods, ReadOfferings and RuleText read files. PlanMIG plans the layouts of GPUs,
+// Contradictions tells rules that nothing can meet. The room is pure: same input, same bytes. It never sums money in floats: the program runs in
 // floats, but the bound and the cost are computed again in integers from what it found. See docs/packing.md and docs/adr/0018.
 package packing
 

@@ -96,3 +96,34 @@ func TestPackRefusesWhatItCannotRead(t *testing.T) {
 		}
 	}
 }
+
+func TestPackReadsConstraintsFromTablesAndFiles(t *testing.T) {
+	t.Parallel()
+	pods := "name,cpu_milli,mem_mib,gpu_count,gpu_milli,gpu_models,spot_ok,workload,labels,spread,where,class\n" +
+		"a,2000,1000,0,0,,0,web,web,web@zone:1,,\nb,2000,1000,0,0,,0,web,web,web@zone:1,,\nc,1000,1000,0,0,,0,job,,,zone=nowhere,\nd,4000,1000,0,0,,0,night,,,,batch\n"
+	catalog := packCatalog + "small,aws,r,y,on-demand,0.2,4,8192,,0,amd64,4000,8000,110,s\n"
+	rules := "budget_per_hour: \"0.3\"\nlimits:\n- {name: few, where: [family=s], resource: nodes, max: 5}\ndaemons:\n- {name: logs, cpu_milli: 100, mem_mib: 10}\n"
+	code, out, errs := packRun(t, map[string]string{"p.csv": pods, "c.csv": catalog, "k.yaml": rules}, "-pods", "p.csv", "-catalog", "c.csv", "-constraints", "k.yaml", "-json")
+	if code != 0 {
+		t.Fatal(errs)
+	}
+	var d packDocument
+	if err := json.Unmarshal([]byte(out), &d); err != nil {
+		t.Fatal(err)
+	}
+	why := map[string]string{}
+	for _, u := range d.Unschedulable {
+		for _, r := range u.Reasons {
+			why[u.Pod] += r.Constraint + " " + r.Detail + ";"
+		}
+		why[u.Pod] += strings.Join(u.Blocked, "+")
+	}
+	if d.CostPerHour != "0.30" || len(d.Nodes) != 2 || d.Nodes[0].Zone == d.Nodes[1].Zone || len(why) != 2 || !strings.HasSuffix(why["c"], "where") || why["d"] == "" {
+		t.Errorf("%s $/h, %+v, %v", d.CostPerHour, d.Nodes, why)
+	}
+	for name, text := range map[string]string{"an unknown field": "limit: []\n", "an unknown resource": "limits: [{name: x, resource: apples}]\n", "a term without a place": "workloads: [{workload: w, affinity: [x]}]\n"} {
+		if code, _, errs := packRun(t, map[string]string{"p.csv": packPods, "c.csv": packCatalog, "k.yaml": text}, "-pods", "p.csv", "-catalog", "c.csv", "-constraints", "k.yaml"); code == 0 || errs == "" {
+			t.Errorf("%s was taken", name)
+		}
+	}
+}
