@@ -51,7 +51,7 @@ func StandingOf(ctx context.Context, tx *Tx, book *market.PriceBook, cluster fle
 	}
 	now := dataNow(tx.Now, *lastSeen, *dataAt, speed)
 	valid := time.Duration(float64(standingValid) * max(speed, 1))
-	s := &agentv1.Standing{AtMs: now.UnixMilli(), ValidUntilMs: now.Add(valid).UnixMilli(), Generation: uint64(max(generation, 0))} //nolint:gosec // not negative
+	s := &agentv1.Standing{AtMs: now.UnixMilli(), ValidUntilMs: now.Add(valid).UnixMilli(), Generation: uint64(max(generation, 0))}
 	if keda {
 		if s.Targets, err = standingTargets(ctx, tx, cluster); err != nil {
 			return nil, err

@@ -131,6 +131,14 @@ func (g *MachineGroup) short(at time.Time, n int) shortage {
 	return shortage{at: at, code: code, message: message, count: n}
 }
 
+// known is the one of the texts that s is; empty: none of them.
+func known(s string, texts ...string) string {
+	if i := slices.Index(texts, s); i >= 0 {
+		return texts[i]
+	}
+	return ""
+}
+
 func first(s []string) string {
 	if len(s) == 0 {
 		return ""
@@ -177,7 +185,7 @@ func (s *Server) groups(w http.ResponseWriter, r *http.Request, body []byte) boo
 }
 
 func (s *Server) awsGroups(w http.ResponseWriter, r *http.Request, q url.Values) {
-	action := q.Get("Action")
+	action := known(q.Get("Action"), "DescribeAutoScalingGroups", "DescribeScalingActivities", "SetDesiredCapacity", "SuspendProcesses", "ResumeProcesses")
 	how := s.call(action, r)
 	refuse := func(status int, code, message string) {
 		send(w, "text/xml", status, []byte(`<ErrorResponse xmlns="http://autoscaling.amazonaws.com/doc/2011-01-01/"><Error><Type>Sender</Type><Code>`+code+`</Code><Message>`+message+`</Message></Error><RequestId>fake</RequestId></ErrorResponse>`), "")
@@ -212,7 +220,7 @@ func (s *Server) awsGroups(w http.ResponseWriter, r *http.Request, q url.Values)
 		}
 		list, next, err := page(s, rows, q.Get("NextToken"))
 		if err != nil {
-			refuse(http.StatusBadRequest, "InvalidNextToken", err.Error())
+			refuse(http.StatusBadRequest, "InvalidNextToken", "the token is none of ours")
 			return
 		}
 		if how == SamePage {
@@ -236,16 +244,17 @@ func (s *Server) awsGroups(w http.ResponseWriter, r *http.Request, q url.Values)
 		g.resize(n, s.clock)
 	case "SuspendProcesses", "ResumeProcesses":
 		for k, v := range q {
+			process := known(v[0], "Launch", "Terminate", "AZRebalance", "AlarmNotification", "ScheduledActions")
 			if !strings.HasPrefix(k, "ScalingProcesses.member.") {
 				continue
 			}
-			g.Stopped = slices.DeleteFunc(g.Stopped, func(p string) bool { return p == v[0] })
+			g.Stopped = slices.DeleteFunc(g.Stopped, func(p string) bool { return p == process })
 			if action == "SuspendProcesses" {
-				g.Stopped = append(g.Stopped, v[0])
+				g.Stopped = append(g.Stopped, process)
 			}
 		}
 	default:
-		refuse(http.StatusBadRequest, "InvalidAction", action)
+		refuse(http.StatusBadRequest, "InvalidAction", "there is no such action")
 		return
 	}
 	var b strings.Builder
@@ -354,7 +363,7 @@ func (s *Server) azureGroupCall(w http.ResponseWriter, r *http.Request, body []b
 	defer s.mu.Unlock()
 	g := s.group(strings.TrimPrefix(name, "scaler-"))
 	if g.Name == "" {
-		refuse(http.StatusNotFound, "ResourceNotFound", "The Resource '"+name+"' was not found.")
+		refuse(http.StatusNotFound, "ResourceNotFound", "The Resource was not found.")
 		return
 	}
 	switch operation {
@@ -499,7 +508,7 @@ func (s *Server) gcpGroups(w http.ResponseWriter, r *http.Request, body []byte) 
 	defer s.mu.Unlock()
 	g := s.group(name)
 	if g.Name == "" || kind == "instanceGroupManagers" && part(parts, 0)+"/"+part(parts, 1) != g.place() {
-		refuse(http.StatusNotFound, "notFound", "The resource '"+path+"' was not found")
+		refuse(http.StatusNotFound, "notFound", "The resource was not found")
 		return
 	}
 	switch operation {
@@ -516,14 +525,14 @@ func (s *Server) gcpGroups(w http.ResponseWriter, r *http.Request, body []byte) 
 	case "autoscalers.patch":
 		var in struct{ AutoscalingPolicy struct{ Mode string } }
 		_ = json.Unmarshal(body, &in)
-		g.Scaler = in.AutoscalingPolicy.Mode
+		g.Scaler = known(in.AutoscalingPolicy.Mode, "ON", "OFF", "ONLY_SCALE_OUT")
 		sendJSON(w, http.StatusOK, form{"name": "op", "status": "DONE"}, how)
 	case "instanceGroupManagers.listErrors":
 		s.gcpErrors(w, r, g, how, refuse)
 	case "instanceGroupManagers.resize":
 		g.gcpResize(w, r, s.clock, how, refuse)
 	default:
-		refuse(http.StatusNotFound, "notFound", operation)
+		refuse(http.StatusNotFound, "notFound", "there is no such method")
 	}
 }
 
@@ -544,7 +553,7 @@ func (s *Server) gcpErrors(w http.ResponseWriter, r *http.Request, g *MachineGro
 	}
 	list, next, err := page(s, items, r.URL.Query().Get("pageToken"))
 	if err != nil {
-		refuse(http.StatusBadRequest, "invalid", err.Error())
+		refuse(http.StatusBadRequest, "invalid", "the token is none of ours")
 		return
 	}
 	sendJSON(w, http.StatusOK, form{"items": list}.set("nextPageToken", next), how)
