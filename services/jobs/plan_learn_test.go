@@ -63,7 +63,7 @@ func TestAPlanLearnsAndKeepsWhatItLearned(t *testing.T) {
 	if n := quantile.KeptColdSlots(first.State); n != 18 { // nine tenths of the starts take up to 270 s
 		t.Errorf("it looks %d slots ahead; want the 18 that starts take", n)
 	}
-	e.decidedAgain(id, optimizer.ReasonForecast)
+	e.decidedAgain(id, optimizer.ReasonNoForecast) // ten minutes are not over
 
 	e.exec(`UPDATE workload_learned SET state = $2 WHERE tenant_id = $1`, e.tenant, append(first.State[:len(first.State)-1:len(first.State)-1], ^first.State[len(first.State)-1]))
 	e.exec(`DELETE FROM observation WHERE tenant_id = $1`, e.tenant)
@@ -74,7 +74,7 @@ func TestAPlanLearnsAndKeepsWhatItLearned(t *testing.T) {
 	if second.Began != optimizer.BeganDamaged || bytes.Equal(second.State, first.State) {
 		t.Errorf("kept %s after it was damaged; want it to say so", second.Began)
 	}
-	e.decidedAgain(id, optimizer.ReasonRelearning, optimizer.ReasonForecast)
+	e.decidedAgain(id, optimizer.ReasonRelearning, optimizer.ReasonNoForecast)
 }
 
 func (e *estate) learned(id fleet.WorkloadID) store.Learned {

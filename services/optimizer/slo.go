@@ -119,11 +119,14 @@ type Forecast struct {
 	Outlook quantile.Outlook `json:"outlook"`
 }
 
+// leastLearned is after how many slots a forecast may be decided by: ten minutes, for the longest mean and the first hold to be filled.
+const leastLearned = 600 / quantile.SlotSeconds
+
 // usable says whether a decision at now may rest on the forecast.
 func (f *Forecast) usable(now time.Time, maxAge time.Duration) bool {
 	age := now.Sub(f.At)
 	o := &f.Outlook
-	return age <= maxAge && age >= -maxAge && o.Want >= 0 && o.Want <= maxReplicas && o.CatchUp >= 0 && o.CatchUp <= maxReplicas &&
+	return age <= maxAge && age >= -maxAge && o.Learned >= leastLearned && o.Want >= 0 && o.Want <= maxReplicas && o.CatchUp >= 0 && o.CatchUp <= maxReplicas &&
 		o.Need >= 0 && o.Need <= maxReplicas && finite(o.Upper) && finite(o.Demand) && finite(o.Median)
 }
 
@@ -186,6 +189,10 @@ func (g *deciding) withoutForecast(s *SLO, running, queue, rate *reading) {
 	r := Reason{Code: ReasonNoForecast, Signal: fleet.SignalRunning, To: g.d.From, Numbers: map[string]float64{}}
 	if g.forecast != nil {
 		r.Numbers["age_seconds"] = math.Max(0, g.snap.Now.Sub(g.forecast.At).Seconds())
+		r.Numbers["learned_seconds"] = float64(g.forecast.Outlook.Learned * quantile.SlotSeconds)
+		if g.forecast.Began != BeganNew && g.forecast.Outlook.Learned < leastLearned {
+			g.note(Reason{Code: ReasonRelearning, From: g.d.From, To: g.d.From, Numbers: map[string]float64{"hours": 0, "needed": float64(g.d.From)}})
+		}
 	}
 	if running.fresh() && queue.fresh() {
 		rho := (running.level + queue.level) / s.RequestsPerReplica

@@ -17,6 +17,7 @@ func sloScene(replicas int, o quantile.Outlook, opts ...option) scene {
 	s := newScene(replicas, append([]option{gauge(fleet.SignalRunning, 5, 16, 16), gauge(fleet.SignalQueueLength, 5, 0, 0), gauge(fleet.SignalRequestRate, 5, 4, 4)}, opts...)...)
 	s.policy = Policy{Mode: fleet.ModeEnforce, Max: 20, SLO: &SLO{RequestsPerReplica: 8}}
 	o.Chief.Quantile, o.Chief.Hold = 0.94, 40
+	o.Learned = 40 + 10*int(min(o.Hours, 100))
 	s.forecast = &Forecast{At: s.now.Add(-10 * time.Second), Began: BeganNew, Aim: 0.018, Outlook: o}
 	return s
 }
@@ -52,6 +53,8 @@ func TestTheSLORule(t *testing.T) {
 		{"an old forecast does not shrink", 12, calm, old, 12, ReasonNoForecast, ReasonNoForecast},
 		{"without a forecast it grows by rule of thumb", 2, calm, func(s *scene) { s.forecast = nil }, 5, ReasonNoForecast, ReasonNoForecast},
 		{"without a forecast it does not shrink", 9, calm, func(s *scene) { s.forecast = nil }, 9, ReasonNoForecast, ReasonNoForecast},
+		{"the first minutes go by rule of thumb", 12, calm, func(s *scene) { s.forecast.Outlook.Learned = 39 }, 12, ReasonNoForecast, ReasonNoForecast},
+		{"and say when it is not for the first time", 12, calm, func(s *scene) { s.forecast.Outlook.Learned, s.forecast.Began = 9, BeganClock }, 12, ReasonNoForecast, ReasonRelearning},
 		{"a forecast from the future is none", 12, calm, func(s *scene) { s.forecast.At = s.now.Add(time.Hour) }, 12, ReasonNoForecast, ReasonNoForecast},
 		{"a forecast of nonsense is none", 12, with(func(o *quantile.Outlook) { o.Want = -5 }), nil, 12, ReasonNoForecast, ReasonNoForecast},
 		{"a stale signal does not shrink", 12, calm, func(s *scene) { s.state.Signals = s.state.Signals[:2] }, 12, ReasonPartialSignal, ReasonForecast},
@@ -278,7 +281,7 @@ func TestALearnerNeverFails(t *testing.T) {
 			l, w := NewLearner(tc.kept, BeganNew, &rule, "", tc.measured), newLive()
 			w.sample(noon.Add(-20*time.Second), 16, 0, 4, 3)
 			f := l.Learn(&w.state, &rule, 45*time.Second, noon)
-			if f == nil || !f.usable(noon, 45*time.Second) || f.Began != tc.began || f.Outlook.LeadSlots*quantile.SlotSeconds != tc.lead {
+			if f == nil || !f.At.Equal(noon) || f.Began != tc.began || f.Outlook.LeadSlots*quantile.SlotSeconds != tc.lead {
 				t.Errorf("forecast %+v; want a fresh one that began %s and looks %d s ahead", f, tc.began, tc.lead)
 			}
 		})

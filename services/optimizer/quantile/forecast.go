@@ -131,9 +131,6 @@ func (f *forecast) make(past *history, i int) float64 {
 		return past.mean(n-20, n)
 	case CastTrend:
 		now := past.mean(n-5, n)
-		if n < 8 { // nothing that it could have risen from
-			return now
-		}
 		return now + 1.5*max(0, now-past.mean(n-8, n-5))
 	}
 	x := &f.inputs[i]

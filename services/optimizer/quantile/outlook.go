@@ -5,6 +5,7 @@ import "slices"
 // Outlook is what the policy expects and why it asks for what it asks for: numbers only, enough to decide by without the policy.
 type Outlook struct {
 	Slot    int64   // the newest that was learned
+	Learned int     // slots that were learned; in the first minutes a rise from nothing is seen that there was not
 	Hours   float64 // of experience, whole ones; before the first is over nothing was chosen yet
 	Demand  float64 // replicas in use by what arrived in it
 	Backlog float64 // replica-seconds that wait
@@ -41,7 +42,7 @@ func (c *Policy) Outlook() Outlook {
 	f := &c.casts[at.Cast]
 	level := f.level()
 	size := spread(level)
-	o := Outlook{Slot: c.slot - 1, Hours: c.hours, Demand: c.demand(), Backlog: c.load.backlog(), Median: c.median(), LeadSlots: f.lead,
+	o := Outlook{Slot: c.slot - 1, Learned: c.casts[0].n, Hours: c.hours, Demand: c.demand(), Backlog: c.load.backlog(), Median: c.median(), LeadSlots: f.lead,
 		Level: level, Middle: max(0, level+f.middle*size), Upper: max(0, level+f.edge[at.Quantile]*size),
 		Need: int(c.wants[at.Cast][at.Quantile]), Want: int(c.queue[c.chief].want), CatchUp: int(c.par.catchUp(c.demand(), c.load.backlog())),
 		Chief: c.standing(&c.queue[c.chief]), Own: c.standing(&c.own), Plain: c.standing(&c.plain)}
