@@ -184,6 +184,13 @@ func TestMediumInstancesComeCloseToTheMixedIntegerOptimum(t *testing.T) {
 			t.Parallel()
 			pods, offs := sample(seed, 150, 8, 14)
 			opts := Options{NoCPUOnGPU: seed%2 == 1}
+			if seed%3 == 0 { // quotas that bind
+				free, err := Pack(pods, offs, opts)
+				if err != nil {
+					t.Fatal(err)
+				}
+				opts.Limits = []Limit{{Name: "nodes", Resource: ResourceNodes, Max: int64(len(free.Nodes)) - 2}, {Name: "spot", Where: []Selector{{Key: "capacity_type", Values: []string{"spot"}}}, Resource: ResourceNodes, Max: 12}}
+			}
 			a, err := Pack(pods, offs, opts)
 			if err != nil {
 				t.Fatal(err)
@@ -208,6 +215,7 @@ func cbcOptimum(t *testing.T, cbc string, p *problem) (float64, bool) {
 	t.Helper()
 	var cost []float64
 	cover := make([][]string, len(p.shapes))
+	limits := make([][]string, len(p.limits))
 	for j := range p.offs {
 		o := &p.offs[j]
 		var now [16]int32
@@ -223,6 +231,9 @@ func cbcOptimum(t *testing.T, cbc string, p *problem) (float64, bool) {
 					if now[s] > 0 {
 						cover[s] = append(cover[s], fmt.Sprintf("+ %d x%d", now[s], len(cost)))
 					}
+				}
+				for _, u := range o.uses {
+					limits[u.limit] = append(limits[u.limit], fmt.Sprintf("+ %d x%d", u.n, len(cost)))
 				}
 				cost = append(cost, o.cost)
 				return
@@ -258,6 +269,11 @@ func cbcOptimum(t *testing.T, cbc string, p *problem) (float64, bool) {
 	fmt.Fprint(w, "Subject To\n")
 	for s, terms := range cover {
 		fmt.Fprintf(w, " s%d: %s >= %d\n", s, strings.Join(terms, "\n "), p.shapes[s].count)
+	}
+	for q, terms := range limits {
+		if len(terms) > 0 {
+			fmt.Fprintf(w, " l%d: %s <= %d\n", q, strings.Join(terms, "\n "), p.limits[q].max)
+		}
 	}
 	fmt.Fprint(w, "General\n")
 	for x := range cost {
