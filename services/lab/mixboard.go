@@ -49,9 +49,10 @@ func Buyers() []MixEntry {
 	}
 }
 
-// ownBuyer is our own: demand quantiles with margins that the market's own losses choose, bought where price, hazard and spread say.
+// ownBuyer is our own: demand quantiles with margins that the market's own losses choose, above the free cap from a credit, bought where price, hazard and
+// spread say.
 func ownBuyer(cfg MixConfig) Buyer {
-	return NewProcure(DefaultProcure(), NewHedged(DefaultHedge(), cfg.ColdSlots(), demandOf(cfg, 0)))
+	return NewProcure(DefaultProcure(), NewSurge(NewHedged(DefaultHedge(), cfg.ColdSlots(), demandOf(cfg, 0))))
 }
 
 // PlimsollMix is the name of our own buyer on the board.

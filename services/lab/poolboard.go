@@ -7,7 +7,6 @@ import (
 	"text/tabwriter"
 
 	"plimsoll.dev/services/fleet"
-	"plimsoll.dev/services/optimizer/quantile"
 )
 
 // PoolRow is one way to run several services.
@@ -38,22 +37,23 @@ type PoolBoard struct {
 	Rows        []PoolRow `json:"rows"`
 }
 
-// pooledDemands are the demand policies of a pool: the sum a cold start ahead, each service a swap ahead.
-func pooledDemands(cfg MixConfig, services int) (all Policy, each []Policy) {
-	for range services {
-		each = append(each, NewCQ(quantile.Params{Late: poolEachLate}, PoolSwapSlots))
-	}
+// The pool's own settings, chosen on the training windows: what each service aims at beyond the SLO of 1 % because others can help, and the part of the
+// sum that is held.
+const (
+	poolLate = 0.012
+	poolPart = 0.95
+)
+
+// pooledBuyer is our own buyer for several services.
+func pooledBuyer(cfg MixConfig, services int) *Pooling {
 	hedge := DefaultHedge()
 	hedge.Late = poolLate
-	return NewHedged(hedge, cfg.ColdSlots(), demandOf(cfg, 0)), each
+	each := []Policy{}
+	for range services {
+		each = append(each, NewSurge(NewHedged(hedge, cfg.ColdSlots(), demandOf(cfg, 0))))
+	}
+	return NewPooling(DefaultProcure(), poolPart, each)
 }
-
-// Targets for late requests of a pool: what the sum aims at, and each service a swap ahead; the rest of the SLO's 1 % is for what moves between services cost.
-// Chosen on the training windows.
-const (
-	poolLate     = 0.006
-	poolEachLate = 0.003
-)
 
 // poolRun plays one window: services in a market of their own each, and the market that they share.
 type poolRun struct {
@@ -145,8 +145,7 @@ func siloed(buyer func(*Trace, MixConfig) Buyer) func(*poolRun, *PoolRow) error 
 }
 
 func (r *PoolRow) pooled(run *poolRun, m *Market) error {
-	all, each := pooledDemands(run.cfg, len(run.services))
-	s, queues, err := RunPooled(run.services, m, run.cfg, NewPooling(DefaultProcure(), all, each))
+	s, queues, err := RunPooled(run.services, m, run.cfg, pooledBuyer(run.cfg, len(run.services)))
 	if err != nil {
 		return err
 	}

@@ -229,48 +229,40 @@ func (w *PooledWorld) Score() (MixScore, []Score) {
 	return out, each
 }
 
-// wholeShare is the part of a replica that each service leaves unused on average, as replicas are whole.
-const wholeShare = 0.5
-
-// Pooling serves several services from one fleet: the whole is sized by the quantiles of the summed demand a cold start ahead, each service by those
-// of its own demand a swap ahead; what no service needs stays warm for whoever is next.
+// Pooling serves several services from one fleet. Each is sized by its own policy a cold start ahead; what one gives up is warm and serves the next that
+// grows, without a start; and who has less than it needs now takes from who can spare it, so that each may be sized more tightly than if it were alone.
 type Pooling struct {
 	procure *Procure
-	all     Policy
 	each    []Policy
+	part    float64 // of the sum of the sizes that is held
 	recent  []window
 	need    []float64
 	wish    []int
-	whole   float64
+	given   []int
 }
 
-// NewPooling makes the policy from a demand policy for the sum (a cold start ahead) and one for each service (a swap ahead).
-func NewPooling(cfg ProcureConfig, all Policy, each []Policy) *Pooling {
-	return &Pooling{procure: NewProcure(cfg, all), all: all, each: each, whole: wholeShare}
+// NewPooling makes the policy from a demand policy for each service; the fleet holds that part of their sum.
+func NewPooling(cfg ProcureConfig, part float64, each []Policy) *Pooling {
+	return &Pooling{procure: NewProcure(cfg, nil), part: part, each: each}
 }
 
 // Buy decides for one slot.
 func (b *Pooling) Buy(v *PooledView, targets, assign []int) {
-	// On the move they serve nobody, and no service uses a part of a replica that another has.
-	away := v.Releasing + int(math.Round(b.whole*float64(len(assign))))
-	for k := range v.Services {
-		away += v.Services[k].Starting
-	}
-	sum := v.Market.Observation
-	sum.Ready = max(0, sum.Ready-away)
-	total := b.all.Step(&sum)
 	if b.recent == nil {
 		b.recent, b.need = make([]window, len(assign)), make([]float64, len(assign))
 		for k := range b.recent {
 			b.recent[k] = newWindow(60 / SlotSeconds)
 		}
 	}
+	total := 0
 	for k := range b.each {
 		o := &v.Services[k]
+		want := max(1, b.each[k].Step(o))
+		total += want
 		b.need[k] = max(o.Demand, b.recent[k].add(o.Demand))
-		assign[k] = max(1, int(math.Ceil(b.need[k])), b.each[k].Step(o))
+		assign[k] = max(want, int(math.Ceil(b.need[k])))
 	}
-	b.procure.buy(&v.Market, max(total+away, len(assign)), targets)
+	b.procure.buy(&v.Market, max(1, int(math.Round(float64(total)*b.part))), targets)
 	b.share(v, assign)
 }
 
@@ -296,12 +288,20 @@ func (b *Pooling) share(v *PooledView, assign []int) {
 	for k := range assign {
 		short += max(0, int(math.Ceil(b.need[k]))-assign[k])
 	}
+	before := append(b.given[:0], assign...)
+	b.given = before
 	for short -= v.Releasing + warm; short > 0; short-- {
 		at := b.richest(assign)
 		if at < 0 {
 			break
 		}
 		assign[at]--
+	}
+	// What is not there yet is promised, so that a replica that has just started serves at once whoever wants it most.
+	for k := range assign {
+		if assign[k] == before[k] {
+			assign[k] = max(assign[k], b.wish[k])
+		}
 	}
 }
 

@@ -102,8 +102,8 @@ func TestAWarmReplicaServesAfterTheSwap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Each has one. From slot 1 on a gives its own up; it drains for a slot, is warm, and b has it two slots later.
-	want := [][3]int{{1, 1, 0}, {0, 1, 0}, {0, 1, 1}, {0, 1, 0}, {0, 2, 0}}
+	// Each has one. From slot 1 on a gives its own up; it drains for a slot, is warm in slot 2, swaps for two slots and serves b.
+	want := [][3]int{{1, 1, 0}, {0, 1, 0}, {0, 1, 1}, {0, 1, 0}, {0, 1, 0}, {0, 2, 0}}
 	for s, x := range want {
 		v := w.Advance()
 		if v.Services[0].Ready != x[0] || v.Services[1].Ready != x[1] || v.Warm != x[2] {
