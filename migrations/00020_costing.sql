@@ -91,11 +91,19 @@ CREATE TABLE cost_detail (
 ALTER TABLE cost_detail ALTER COLUMN payload SET STORAGE EXTERNAL; -- packed already
 SELECT app_isolate('cost_detail', 'SELECT, INSERT');
 
--- Which regression the prices of the hour's machines were split by.
-ALTER TABLE cost_hour ADD COLUMN weights text NOT NULL DEFAULT '';
+-- Which regression the prices of the hour's machines were split by, as {cloud: version}, and what each said: an hour that is costed again
+-- is split as it was.
+ALTER TABLE cost_hour ADD COLUMN weights jsonb NOT NULL DEFAULT '{}';
+CREATE TABLE cost_weights (
+  tenant_id   uuid NOT NULL,
+  version     text NOT NULL,
+  weights     jsonb NOT NULL,
+  PRIMARY KEY (tenant_id, version)
+);
+SELECT app_isolate('cost_weights', 'SELECT, INSERT');
 
 -- +goose Down
 ALTER TABLE cost_hour DROP COLUMN weights;
-DROP TABLE cost_detail, cost_hour_cause, gpu_holding, pod_trouble, cost_touched;
+DROP TABLE cost_weights, cost_detail, cost_hour_cause, gpu_holding, pod_trouble, cost_touched;
 ALTER TABLE pod DROP COLUMN touched_from, DROP COLUMN gpus;
 ALTER TABLE node DROP COLUMN touched_from, DROP COLUMN gpus;

@@ -5,10 +5,8 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -246,7 +244,7 @@ func (w *CloseHour) cost(in *store.CostInput, due []dueHour, pricing *pricing, p
 		h := ledger.Hour{From: d.from, To: d.to, Usage: in.Usage[d.from]}
 		prices := make([]store.NodePrice, 0, len(in.Nodes))
 		h.Nodes, h.Pods = make([]ledger.Node, 0, len(in.Nodes)), pods[:0]
-		versions := map[string]bool{}
+		weights := map[fleet.Cloud]market.Weights{}
 		var covered map[string]nodeHour
 		if paid != nil {
 			covered = paid.allocate(d, func(node string) bool { return in.Frozen[store.HourKey{Hour: d.from, Node: node}].Effective != nil }).price
@@ -260,10 +258,13 @@ func (w *CloseHour) cost(in *store.CostInput, due []dueHour, pricing *pricing, p
 				p.List, p.Effective, p.Source, p.AsOf = c.list, c.effective, c.source, d.from
 			}
 			n.Price, n.Weights = p.Effective, pricing.weights(n.Offering.Cloud)
+			if w, ok := in.SplitBy(d.from, n.Offering.Cloud); ok {
+				n.Weights = w // as it was split before
+			}
 			if _, ok := covered[n.UID]; !ok {
 				n.MinBill = leastBilled(n.Offering.Cloud)
 			}
-			versions[n.Weights.Version] = true
+			weights[n.Offering.Cloud] = n.Weights
 			prices = append(prices, p)
 			h.Nodes = append(h.Nodes, n.Node)
 		}
@@ -276,7 +277,7 @@ func (w *CloseHour) cost(in *store.CostInput, due []dueHour, pricing *pricing, p
 			}
 		}
 		pods = h.Pods
-		c := store.CostedHour{Hour: d.from, Statement: ledger.Close(h), Prices: prices, Weights: strings.Join(slices.Sorted(maps.Keys(versions)), ", ")}
+		c := store.CostedHour{Hour: d.from, Statement: ledger.Close(h), Prices: prices, Weights: weights}
 		c.ContentHash = contentHash(c.Statement)
 		was := in.Hours[d.from]
 		if was.State == "closed" && slices.Equal(was.ContentHash, c.ContentHash) {

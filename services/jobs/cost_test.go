@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plimsoll.dev/services/auth"
@@ -30,6 +31,7 @@ type estate struct {
 	db      *store.DB
 	tenant  fleet.TenantID
 	cluster fleet.ClusterID
+	owner   string // URL of the database's owner
 	log     *slog.Logger
 	closer  *CloseHour
 	checker *CheckBudgets
@@ -46,7 +48,7 @@ func newEstate(t *testing.T) *estate {
 	}
 	t.Cleanup(db.Close)
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
-	e := &estate{t: t, db: db, tenant: fleet.TenantID(uuid.NewString()), cluster: fleet.ClusterID(uuid.NewString()), log: log,
+	e := &estate{t: t, db: db, owner: d.OwnerURL, tenant: fleet.TenantID(uuid.NewString()), cluster: fleet.ClusterID(uuid.NewString()), log: log,
 		closer:  &CloseHour{DB: db, Prices: market.Catalogue, Log: log},
 		checker: &CheckBudgets{DB: db, Currency: "USD", Log: log}}
 	e.exec(`INSERT INTO tenant (tenant_id, name, created_at) VALUES ($1, 'Test', now())`, e.tenant)
@@ -69,6 +71,20 @@ func (e *estate) exec(sql string, args ...any) {
 		_, err := tx.PGX().Exec(ctx, sql, args...)
 		return err
 	})
+}
+
+// asOwner does what the service may not.
+func (e *estate) asOwner(sql string, args ...any) {
+	e.t.Helper()
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, e.owner)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	if _, err := conn.Exec(ctx, sql, args...); err != nil {
+		e.t.Fatal(err)
+	}
 }
 
 // number reads one number of the tenant.

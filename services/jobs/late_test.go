@@ -146,6 +146,33 @@ func TestSpansOfDaysAndHoursAddUp(t *testing.T) {
 	}
 }
 
+// An hour that is costed again is split by the regression that it was split by, whatever the catalogue says since.
+func TestARestatedHourIsSplitAsItWas(t *testing.T) {
+	t.Parallel()
+	e := newEstate(t)
+	e.node("n1", "g5.xlarge", fleet.PurchaseOnDemand, start)
+	e.workload("llm", "red")
+	e.dataAt(start.Add(2*time.Hour + 30*time.Minute))
+	e.catchUp()
+	idle := func(hour int) int64 {
+		return e.number(`SELECT sum(amount_nano)::bigint FROM cost_hour_line WHERE tenant_id = $1 AND hour = $2 AND resource = 'gpu'`, e.tenant, start.Add(time.Duration(hour)*time.Hour))
+	}
+	was := idle(0)
+	// Another regression: what was kept says that GPUs cost nothing, so an hour that trusts it has no GPU in its price.
+	e.asOwner(`UPDATE cost_weights SET weights = jsonb_set(weights, '{GPUHour}', '{"A10G": 0}') WHERE tenant_id = $1`, e.tenant)
+	e.pod("late", "n1", "llm", 0, start.Add(30*time.Minute))
+	e.exec(`UPDATE pod SET ended_at = $2 WHERE tenant_id = $1`, e.tenant, start.Add(50*time.Minute))
+	e.dataAt(start.Add(3*time.Hour + 30*time.Minute))
+	e.catchUp()
+	e.balanced(usd(t, "3.521"))
+	if got := idle(0); got != 0 || was == 0 {
+		t.Errorf("the restated hour gives %s to the GPU, want what its own version of the weights says: 0 (before: %s)", fleet.Money(got), fleet.Money(was))
+	}
+	if got := idle(2); got != was {
+		t.Errorf("a new hour gives %s to the GPU, want %s by the catalogue's weights", fleet.Money(got), fleet.Money(was))
+	}
+}
+
 // now is the database's clock.
 func (e *estate) now() (at time.Time) {
 	e.tx(func(_ context.Context, tx *store.Tx) error { at = tx.Now; return nil })

@@ -293,7 +293,7 @@ SELECT $1::uuid, $2::timestamptz, * FROM unnest($3::uuid[], $4::text[], $5::uuid
 // HourStates tells how the hours of a cluster in [from, to) stand.
 func HourStates(ctx context.Context, tx *Tx, cluster fleet.ClusterID, from, to time.Time) (map[time.Time]HourState, error) {
 	in := &CostInput{Hours: map[time.Time]HourState{}}
-	rows, err := tx.pgx.Query(ctx, `SELECT hour, state, version, content_hash FROM cost_hour WHERE tenant_id = $1 AND cluster_id = $2 AND hour >= $3 AND hour < $4`, tx.Tenant, cluster, from, to)
+	rows, err := tx.pgx.Query(ctx, `SELECT hour, state, version, content_hash, weights FROM cost_hour WHERE tenant_id = $1 AND cluster_id = $2 AND hour >= $3 AND hour < $4`, tx.Tenant, cluster, from, to)
 	if err != nil {
 		return nil, fmt.Errorf("load hours: %w", err)
 	}

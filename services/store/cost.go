@@ -4,12 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"plimsoll.dev/services/fleet"
 	"plimsoll.dev/services/ledger"
+	"plimsoll.dev/services/market"
 )
 
 const noWorkload = "00000000-0000-0000-0000-000000000000"
@@ -20,7 +23,7 @@ type CostedHour struct {
 	Hour        time.Time
 	Version     int
 	ContentHash []byte
-	Weights     string // version of the regression that split the prices
+	Weights     map[fleet.Cloud]market.Weights // that split the prices
 	Statement   ledger.Statement
 	Prices      []NodePrice // by node uid
 }
@@ -55,6 +58,7 @@ func SaveCosting(ctx context.Context, tx *Tx, cluster fleet.ClusterID, hours []C
 }
 
 func queueHours(batch *pgx.Batch, tx *Tx, cluster fleet.ClusterID, hours []CostedHour) {
+	seen := map[string]bool{}
 	for _, h := range hours {
 		state := "closed"
 		if h.Version == 0 {
@@ -71,8 +75,22 @@ ON CONFLICT (tenant_id, cluster_id, hour) DO UPDATE SET state = excluded.state, 
   closed_at = excluded.closed_at, node_nano = excluded.node_nano, unpriced_node_seconds = excluded.unpriced_node_seconds,
   node_seconds = excluded.node_seconds, conflicts = excluded.conflicts, weights = excluded.weights`,
 			tx.Tenant, cluster, h.Hour, state, h.Version, h.ContentHash, tx.Now, h.Statement.NodeCost, h.Statement.UnpricedNodeSeconds,
-			h.Statement.NodeSeconds, conflicts, h.Weights)
+			h.Statement.NodeSeconds, conflicts, queueWeights(batch, tx, h.Weights, seen))
 	}
+}
+
+// queueWeights keeps what each version said and returns the versions by cloud.
+func queueWeights(batch *pgx.Batch, tx *Tx, weights map[fleet.Cloud]market.Weights, seen map[string]bool) map[string]string {
+	versions := make(map[string]string, len(weights))
+	for _, cloud := range slices.Sorted(maps.Keys(weights)) {
+		w := weights[cloud]
+		versions[string(cloud)] = w.Version
+		if !seen[w.Version] {
+			seen[w.Version] = true
+			batch.Queue(`INSERT INTO cost_weights (tenant_id, version, weights) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, tx.Tenant, w.Version, w)
+		}
+	}
+	return versions
 }
 
 // maxConflicts is how many contradictions of one hour are kept; their number is in the hour's log line.

@@ -12,6 +12,7 @@ import (
 
 	"plimsoll.dev/services/fleet"
 	"plimsoll.dev/services/ledger"
+	"plimsoll.dev/services/market"
 )
 
 // Costing is how far the costing of a cluster has come.
@@ -90,6 +91,7 @@ type HourState struct {
 	State       string // open or closed
 	Version     int
 	ContentHash []byte
+	Weights     map[string]string // versions of the regression by cloud
 }
 
 // CostInput is everything that the costing of the hours in [from, to) looks at.
@@ -100,6 +102,8 @@ type CostInput struct {
 	Frozen map[HourKey]FrozenPrice
 	Hours  map[time.Time]HourState
 	Prices []TenantPrice
+	// Weights that these hours were split by, by version.
+	Weights map[string]market.Weights
 
 	gpuMiB map[string]int64 // of one GPU, by name of the node
 }
@@ -131,7 +135,11 @@ WHERE w.tenant_id = $1 AND w.cluster_id = $2`, tx.Tenant, cluster, from, to).Que
 SELECT DISTINCT ON (hour, node_uid) hour, node_uid, list_nano, effective_nano, source, as_of FROM node_price
 WHERE tenant_id = $1 AND cluster_id = $2 AND hour >= $3 AND hour < $4 ORDER BY hour, node_uid, version DESC`,
 		tx.Tenant, cluster, from, to).Query(in.readFrozen)
-	batch.Queue(`SELECT hour, state, version, content_hash FROM cost_hour WHERE tenant_id = $1 AND cluster_id = $2 AND hour >= $3 AND hour < $4`,
+	batch.Queue(`
+SELECT w.version, w.weights FROM cost_weights w WHERE w.tenant_id = $1 AND w.version IN (
+  SELECT DISTINCT v.value FROM cost_hour h, jsonb_each_text(h.weights) v WHERE h.tenant_id = $1 AND h.cluster_id = $2 AND h.hour >= $3 AND h.hour < $4)`,
+		tx.Tenant, cluster, from, to).Query(in.readWeights)
+	batch.Queue(`SELECT hour, state, version, content_hash, weights FROM cost_hour WHERE tenant_id = $1 AND cluster_id = $2 AND hour >= $3 AND hour < $4`,
 		tx.Tenant, cluster, from, to).Query(in.readHours)
 	if err := tx.pgx.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, fmt.Errorf("load cost input: %w", err)
@@ -290,11 +298,34 @@ func (in *CostInput) readFrozen(rows pgx.Rows) error {
 	return rows.Err()
 }
 
+func (in *CostInput) readWeights(rows pgx.Rows) error {
+	in.Weights = map[string]market.Weights{}
+	for rows.Next() {
+		var version string
+		var w market.Weights
+		if err := rows.Scan(&version, &w); err != nil {
+			return err
+		}
+		in.Weights[version] = w
+	}
+	return rows.Err()
+}
+
+// SplitBy is what the closed hour's prices of a cloud were split by; false for an hour that is not closed yet.
+func (in *CostInput) SplitBy(hour time.Time, cloud fleet.Cloud) (market.Weights, bool) {
+	h := in.Hours[hour]
+	if h.State != "closed" {
+		return market.Weights{}, false
+	}
+	w, ok := in.Weights[h.Weights[string(cloud)]]
+	return w, ok
+}
+
 func (in *CostInput) readHours(rows pgx.Rows) error {
 	for rows.Next() {
 		var hour time.Time
 		var h HourState
-		if err := rows.Scan(&hour, &h.State, &h.Version, &h.ContentHash); err != nil {
+		if err := rows.Scan(&hour, &h.State, &h.Version, &h.ContentHash, &h.Weights); err != nil {
 			return err
 		}
 		in.Hours[hour.UTC()] = h
