@@ -102,7 +102,7 @@ func (x *across) binds() bool {
 	checked := map[*Rules]bool{nil: true}
 	for i := range x.pods {
 		r := x.pods[i].Rules
-		if checked[r] {
+		if r == nil || checked[r] {
 			continue
 		}
 		checked[r] = true
@@ -143,13 +143,13 @@ func (x *across) solve() *Answer {
 	if x.best == nil {
 		x.offer(x.trim(a))
 	}
-	x.settleBound(even)
+	x.settleBound()
 	return x.best
 }
 
 // settleBound gives the best answer its bound. Even shares hold only where all pods are placed; otherwise the bound is that of the placed
 // pods without any rule across machines.
-func (x *across) settleBound(even []int32) {
+func (x *across) settleBound() {
 	a := x.best
 	if len(a.Unplaced) > len(x.p.unfit) {
 		pin := x.bare()
@@ -183,12 +183,11 @@ func (x *across) breaches(nodes []Node) []breach {
 }
 
 // offer takes an answer if it leaves fewer pods out, or as many for less.
-func (x *across) offer(a *Answer) bool {
+func (x *across) offer(a *Answer) {
 	if x.best != nil && (len(a.Unplaced) > len(x.best.Unplaced) || (len(a.Unplaced) == len(x.best.Unplaced) && a.Weighed >= x.best.Weighed)) {
-		return false
+		return
 	}
 	x.best = a
-	return true
 }
 
 func (x *across) stop() bool { return x.opts.Stop != nil && x.opts.Stop() }

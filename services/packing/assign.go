@@ -85,7 +85,7 @@ func (x *across) search(l *layout, cost [2]int64, wish map[int][]int, few bool) 
 		}
 	}
 	left := min(40, 3000/max(1, len(x.pods)))
-	for _, move := range x.moves(l) {
+	for _, move := range x.moves() {
 		if left--; left < 0 || x.stop() || x.done() {
 			break
 		}
@@ -110,7 +110,7 @@ func (x *across) done() bool {
 }
 
 // moves are single changes of a layout: another offering for a gang, another zone for pods that belong together, one pod to another zone.
-func (x *across) moves(l *layout) []func(*layout, map[int][]int) *layout {
+func (x *across) moves() []func(*layout, map[int][]int) *layout {
 	var out []func(*layout, map[int][]int) *layout
 	for _, g := range x.gangs {
 		for k := range g.options {

@@ -60,7 +60,7 @@ func (p *problem) bind() {
 			}
 		}
 		for _, s := range r.Spread {
-			if s.Topology == TopologyNode && !(s.Soft && p.opts.relaxed) {
+			if s.Topology == TopologyNode && (!s.Soft || !p.opts.relaxed) {
 				p.spreadByNode(at, i, s)
 			}
 		}
@@ -85,7 +85,7 @@ func (p *problem) byNode(r *Rules) bool {
 		}
 	}
 	for _, s := range r.Spread {
-		if s.Topology == TopologyNode && !(s.Soft && p.opts.relaxed) {
+		if s.Topology == TopologyNode && (!s.Soft || !p.opts.relaxed) {
 			return true
 		}
 	}

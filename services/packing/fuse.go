@@ -58,7 +58,8 @@ func (s *solver) together(which ...int) bool {
 			return false
 		}
 		if p.avail(left, j) > 0 && s.holds(j, items) {
-			s.best = append(kept, bin{j, items})
+			kept = append(kept, bin{j, items})
+			s.best = kept
 			s.cost = s.costOf(s.best)
 			return true
 		}

@@ -177,16 +177,16 @@ func (m *migPlanner) read(demand map[string]int64, gpus []MIGGPU) (migCount, err
 		if total += n; n > migInstances || total > migInstances {
 			return want, fleet.Errorf(fleet.CodeTooLarge, "more than %d instances", migInstances)
 		}
-		want[i] = int32(n) //nolint:gosec // bounded here
+		want[i] = int32(n)
 	}
-	for k := range gpus {
+	for _, gpu := range gpus {
 		var c migCount
 		var used uint16
 		compute := int8(0)
-		for _, part := range gpus[k].Instances {
+		for _, part := range gpu.Instances {
 			i := m.index(part.Profile)
 			if i < 0 {
-				return want, fleet.Errorf(fleet.CodeInvalid, "GPU %q has an instance of profile %q, which the model does not have", gpus[k].Name, part.Profile)
+				return want, fleet.Errorf(fleet.CodeInvalid, "GPU %q has an instance of profile %q, which the model does not have", gpu.Name, part.Profile)
 			}
 			q := &m.g.profiles[i]
 			ok := false
@@ -194,10 +194,10 @@ func (m *migPlanner) read(demand map[string]int64, gpus []MIGGPU) (migCount, err
 				ok = ok || int(s) == part.Start
 			}
 			if !ok || used&q.mask(int8(part.Start)) != 0 || compute+q.compute > m.g.compute { //nolint:gosec // one of starts
-				return want, fleet.Errorf(fleet.CodeInvalid, "GPU %q: %s at slice %d is not possible", gpus[k].Name, part.Profile, part.Start)
+				return want, fleet.Errorf(fleet.CodeInvalid, "GPU %q: %s at slice %d is not possible", gpu.Name, part.Profile, part.Start)
 			}
-			if part.Busy && gpus[k].Drained {
-				return want, fleet.Errorf(fleet.CodeInvalid, "GPU %q is given as drained, but its %s at slice %d is busy", gpus[k].Name, part.Profile, part.Start)
+			if part.Busy && gpu.Drained {
+				return want, fleet.Errorf(fleet.CodeInvalid, "GPU %q is given as drained, but its %s at slice %d is busy", gpu.Name, part.Profile, part.Start)
 			}
 			used |= q.mask(int8(part.Start)) //nolint:gosec // one of starts
 			compute += q.compute
@@ -254,7 +254,7 @@ func (m *migPlanner) need(c migCount) int {
 // bulk is the fullest pattern that all fits a set, the one with the largest instances first, and how often to take it.
 func (m *migPlanner) bulk(c migCount) (migCount, int) {
 	var best migCount
-	most, times := -1, 0
+	most := -1
 	for _, p := range m.patterns {
 		if !p.fits(c) {
 			continue
@@ -273,7 +273,7 @@ func (m *migPlanner) bulk(c migCount) (migCount, int) {
 	if most < 0 {
 		return best, 0
 	}
-	times = migInstances
+	times := migInstances
 	for i, n := range best {
 		if n > 0 {
 			times = min(times, int(c[i]/n))

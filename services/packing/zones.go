@@ -55,7 +55,7 @@ func newZoner(x *across) *zoner {
 				named[t.Label] = named[t.Label] || t.Topology == TopologyZone
 			}
 			for _, t := range r.Spread {
-				named[t.Label] = named[t.Label] || (t.Topology == TopologyZone && !(t.Soft && x.opts.relaxed))
+				named[t.Label] = named[t.Label] || (t.Topology == TopologyZone && (!t.Soft || !x.opts.relaxed))
 			}
 		}
 	}
@@ -74,7 +74,7 @@ func newZoner(x *across) *zoner {
 		z.bound = append(z.bound, i)
 		z.measure(i)
 		for _, t := range r.Spread {
-			if t.Topology == TopologyZone && !(t.Soft && x.opts.relaxed) {
+			if t.Topology == TopologyZone && (!t.Soft || !x.opts.relaxed) {
 				z.spreads = append(z.spreads, zoneSpread{t, i, z.elig[i]})
 			}
 		}
@@ -92,7 +92,7 @@ func (z *zoner) hasTerms(r *Rules) bool {
 		}
 	}
 	for _, t := range r.Spread {
-		if t.Topology == TopologyZone && !(t.Soft && z.x.opts.relaxed) {
+		if t.Topology == TopologyZone && (!t.Soft || !z.x.opts.relaxed) {
 			return true
 		}
 	}
