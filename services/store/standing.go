@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -103,6 +104,11 @@ func standingOfferings(ctx context.Context, tx *Tx, book *market.PriceBook, clus
 	if err != nil {
 		return nil, err
 	}
+	ids, err := ZoneIDs(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	names := namesOfZones(ids)
 	var all []fleet.Offering
 	for _, p := range places {
 		for _, name := range book.SpotTypes(market.CheapestFilter{Cloud: p.Cloud}) {
@@ -112,8 +118,10 @@ func standingOfferings(ctx context.Context, tx *Tx, book *market.PriceBook, clus
 		if err != nil {
 			return nil, err
 		}
-		for _, s := range pools {
-			all = append(all, fleet.Offering{Cloud: p.Cloud, Region: p.Region, Zone: s.Pool.Zone, InstanceType: s.Pool.InstanceType, Purchase: fleet.PurchaseSpot})
+		for _, s := range pools { // nodes go by the account's name of a zone, and a node whose zone has no price by its region's
+			for _, zone := range append([]string{""}, names.of(s.Pool.Zone)...) {
+				all = append(all, fleet.Offering{Cloud: p.Cloud, Region: p.Region, Zone: zone, InstanceType: s.Pool.InstanceType, Purchase: fleet.PurchaseSpot})
+			}
 		}
 	}
 	tried := model.Offerings()
@@ -146,6 +154,25 @@ func standingOfferings(ctx context.Context, tx *Tx, book *market.PriceBook, clus
 		out = append(out, p)
 	}
 	return out, nil
+}
+
+// zoneNames are what the tenant's accounts call zones, by id.
+type zoneNames map[string][]string
+
+func namesOfZones(ids map[string]string) zoneNames {
+	out := zoneNames{}
+	for _, name := range slices.Sorted(maps.Keys(ids)) {
+		out[ids[name]] = append(out[ids[name]], name)
+	}
+	return out
+}
+
+// of gives the names of a zone; its own where no account knows it.
+func (z zoneNames) of(zone string) []string {
+	if names := z[zone]; len(names) > 0 {
+		return names
+	}
+	return []string{zone}
 }
 
 // chance keeps what an estimate rounds beyond a probability within it.

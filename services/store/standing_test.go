@@ -150,3 +150,31 @@ func TestAnExpanderIsToldPricesAndChances(t *testing.T) {
 		t.Errorf("targets %v that nobody asked for", s.GetTargets())
 	}
 }
+
+// Spot prices are kept by the cloud's own zones; nodes and their groups go by the names of the tenant's account.
+func TestAnExpanderIsToldSpotPricesByTheAccountsNamesOfZones(t *testing.T) {
+	t.Parallel()
+	b := newPlanBench(t, fleet.ModeEnforce)
+	book := market.Catalogue()
+	b.can(store.CapabilityExpander)
+	b.observe(2, 20)
+	b.change(`INSERT INTO node (tenant_id, cluster_id, uid, name, cloud, region, zone, instance_type, phase, started_at)
+		VALUES ($1, $2, 'u', 'n', 'aws', 'us-east-1', 'us-east-1a', 'g5.xlarge', 'ready', $3)`, b.at)
+	b.change(`INSERT INTO cloud_account (tenant_id, id, cloud, name, subject, external_id, regions, sealed, next_at, created_by, created_at, zones)
+		VALUES ($1, $2, 'aws', 'a', 's', '', '{us-east-1}', '', now(), 'test', now(), '{"us-east-1a": "use1-az2"}')`)
+	var rows []market.SpotRow
+	for zone, price := range map[string]float64{"use1-az1": 0.4, "use1-az2": 0.3} {
+		pool := market.SpotPool{Cloud: fleet.CloudAWS, Region: "us-east-1", Zone: zone, InstanceType: "g5.xlarge", Product: market.ProductLinux}
+		rows = append(rows, spotRow(pool, b.at.Add(-time.Hour), price, 1.006))
+	}
+	writeSpot(t, b.db, store.SpotWriteOptions{Source: "test", Prices: book}, rows...)
+	got := map[string]int64{}
+	for _, o := range b.standing(book).GetOfferings() {
+		if o.GetInstanceType() == "g5.xlarge" && o.GetPurchase() == "spot" {
+			got[o.GetZone()] = o.GetHourNano()
+		}
+	}
+	if got["us-east-1a"] != 300_000_000 || got["use1-az1"] != 400_000_000 || got["use1-az2"] != 0 || got[""] <= 0 {
+		t.Errorf("Spot prices by zone: %v", got)
+	}
+}
