@@ -2,7 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -16,6 +20,8 @@ type mixing struct {
 	kept  map[string]*lab.Trace
 	Mixed []lab.MixBoard  `json:"mixed,omitempty"`
 	Pools []lab.PoolBoard `json:"pooled,omitempty"`
+	// LeftOut says why there are no such sections, if there could be.
+	LeftOut string `json:"markets_left_out,omitempty"`
 }
 
 // The loads of the sections: of the recorded ones and of those of the program.
@@ -43,6 +49,12 @@ func (m *mixing) score(ctx context.Context) error {
 		return nil
 	}
 	read := marketFiles{dir: m.data}
+	for _, path := range read.paths() {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			m.LeftOut = "there is no " + path
+			return nil
+		}
+	}
 	for _, name := range mixedLoads {
 		t := m.kept[name]
 		if t == nil {
@@ -93,6 +105,9 @@ func (m *mixing) score(ctx context.Context) error {
 
 // write prints the sections.
 func (m *mixing) write(w io.Writer) error {
+	if m.LeftOut != "" {
+		fmt.Fprintf(w, "\nmixed, pool + mix: left out, %s\n", m.LeftOut)
+	}
 	for i := range m.Mixed {
 		if err := m.Mixed[i].Write(w); err != nil {
 			return err
@@ -113,20 +128,29 @@ type marketFiles struct {
 	prices []lab.PriceSeries
 }
 
+// paths are the probes and the prices; none without a data folder.
+func (f *marketFiles) paths() []string {
+	if f.dir == "" {
+		return nil
+	}
+	return []string{filepath.Join(f.dir, "availability", "skypilot_spot_traces_rle.csv.gz"), filepath.Join(f.dir, "spot_prices", "aws_spot_price_gpu_changes.csv.gz")}
+}
+
 // markets are the windows for a trace: recorded where there is a data folder, invented where not. times is how many services share the stock.
 func (f *marketFiles) markets(t *lab.Trace, times int, seed uint64) ([]*lab.Market, error) {
 	if f.dir == "" {
 		return lab.GeneratedMarkets(t, times, seed)
 	}
 	if f.zones == nil {
-		err := readTrace(filepath.Join(f.dir, "availability", "skypilot_spot_traces_rle.csv.gz"), func(r io.Reader) (err error) {
+		paths := f.paths()
+		err := readTrace(paths[0], func(r io.Reader) (err error) {
 			f.zones, err = lab.ReadSpotRuns(r, lab.MarketCampaign, lab.MarketDevice)
 			return err
 		})
 		if err != nil {
 			return nil, err
 		}
-		err = readTrace(filepath.Join(f.dir, "spot_prices", "aws_spot_price_gpu_changes.csv.gz"), func(r io.Reader) (err error) {
+		err = readTrace(paths[1], func(r io.Reader) (err error) {
 			f.prices, err = lab.ReadSpotPrices(r, lab.MarketType)
 			return err
 		})
