@@ -142,7 +142,7 @@ func (r *detailReader) uvarint() uint64 {
 // count reads how many things follow that take at least so many bytes each.
 func (r *detailReader) count(least int) int {
 	n := r.uvarint()
-	if n > uint64(len(r.left)/least) {
+	if n > uint64(len(r.left)/least) { //nolint:gosec // a length
 		r.fail()
 		return 0
 	}
