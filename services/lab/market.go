@@ -69,7 +69,7 @@ func OnDemand(slots int) Pool {
 func Reservation(slots, size int, price int32) Pool {
 	p := Pool{Name: "reserved", Purchase: fleet.PurchaseReserved, Price: make([]int32, slots), Stock: make([]int32, slots)}
 	for s := range slots {
-		p.Price[s], p.Stock[s] = price, int32(min(max(size, 0), maxReplicas)) //nolint:gosec // held to maxReplicas
+		p.Price[s], p.Stock[s] = price, int32(min(max(size, 0), maxReplicas))
 	}
 	return p
 }

@@ -36,7 +36,7 @@ func GeneratedMarket(name string, slots int, seed uint64) (*Market, error) {
 				}
 				p.Price[s] = int32(math.Round(price * FullPrice))
 				if !zone[s] && !down[s] {
-					p.Stock[s] = int32(depth) //nolint:gosec // under twenty
+					p.Stock[s] = int32(depth)
 				}
 			}
 			m.Pools = append(m.Pools, p)

@@ -21,26 +21,26 @@ type MixEntry struct {
 // ReservedPrice is what a reservation costs, in millionths of the on-demand price: the discount of one year on the cards of docs/replay.md.
 const ReservedPrice = 630_000
 
-// demandOf is the quantile policy with a target for late requests; 0 is its default.
-func demandOf(cfg MixConfig, late float64) Policy {
-	return NewCQ(quantile.Params{Late: late}, cfg.ColdSlots())
+// demandOf is the quantile policy as it is by default.
+func demandOf(cfg MixConfig) Policy {
+	return NewCQ(quantile.Params{}, cfg.ColdSlots())
 }
 
 // Buyers of the board, in its order. All but two follow the same demand policy, so that what differs is how they buy.
 func Buyers() []MixEntry {
 	hedge := func(extra int) MixEntry {
 		return MixEntry{Name: fmt.Sprintf("spothedge+%d", extra), New: func(_ *Trace, cfg MixConfig, _ int) Buyer {
-			return &spotHedge{demand: demandOf(cfg, 0), extra: extra}
+			return &spotHedge{demand: demandOf(cfg), extra: extra}
 		}}
 	}
 	return []MixEntry{
 		{Name: "on-demand hpa-70", New: func(*Trace, MixConfig, int) Buyer { return &onDemandOnly{demand: newHPA(0.7, 0)} }},
-		{Name: "on-demand", New: func(_ *Trace, cfg MixConfig, _ int) Buyer { return &onDemandOnly{demand: demandOf(cfg, 0)} }},
+		{Name: "on-demand", New: func(_ *Trace, cfg MixConfig, _ int) Buyer { return &onDemandOnly{demand: demandOf(cfg)} }},
 		{Name: "reserved-first", Reserve: worthReserving, New: func(_ *Trace, cfg MixConfig, reserved int) Buyer {
-			return &reservedFirst{demand: demandOf(cfg, 0), size: reserved}
+			return &reservedFirst{demand: demandOf(cfg), size: reserved}
 		}},
-		{Name: "half-and-half", New: func(_ *Trace, cfg MixConfig, _ int) Buyer { return &spotFallback{demand: demandOf(cfg, 0), share: 0.5} }},
-		{Name: "spot-fallback", New: func(_ *Trace, cfg MixConfig, _ int) Buyer { return &spotFallback{demand: demandOf(cfg, 0), share: 1} }},
+		{Name: "half-and-half", New: func(_ *Trace, cfg MixConfig, _ int) Buyer { return &spotFallback{demand: demandOf(cfg), share: 0.5} }},
+		{Name: "spot-fallback", New: func(_ *Trace, cfg MixConfig, _ int) Buyer { return &spotFallback{demand: demandOf(cfg), share: 1} }},
 		{Name: "skyserve+2", New: func(t *Trace, _ MixConfig, _ int) Buyer { return &spotHedge{demand: newSkyServe(0.7, t), extra: 2} }},
 		hedge(0), hedge(1), hedge(2), hedge(3),
 		{Name: PlimsollMix, New: func(_ *Trace, cfg MixConfig, _ int) Buyer {
@@ -52,7 +52,7 @@ func Buyers() []MixEntry {
 // ownBuyer is our own: demand quantiles with margins that the market's own losses choose, above the free cap from a credit, bought where price, hazard and
 // spread say.
 func ownBuyer(cfg MixConfig) Buyer {
-	return NewProcure(DefaultProcure(), NewSurge(NewHedged(DefaultHedge(), cfg.ColdSlots(), demandOf(cfg, 0))))
+	return NewProcure(DefaultProcure(), NewSurge(NewHedged(DefaultHedge(), cfg.ColdSlots(), demandOf(cfg))))
 }
 
 // PlimsollMix is the name of our own buyer on the board.

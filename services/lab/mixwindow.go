@@ -79,7 +79,7 @@ func GeneratedMarkets(t *Trace, times int, seed uint64) ([]*Market, error) {
 		for i := range m.Pools {
 			if m.Pools[i].Purchase == fleet.PurchaseSpot {
 				for s := range m.Pools[i].Stock {
-					m.Pools[i].Stock[s] *= int32(times) //nolint:gosec // at most a hundred times twenty
+					m.Pools[i].Stock[s] *= int32(times)
 				}
 			}
 		}

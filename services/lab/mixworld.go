@@ -58,7 +58,7 @@ type poolState struct {
 	ready, starting, asking, noticed, draining int
 	boot, drain, notice, refuse                []int // rings: what becomes ready, ends, is lost, is refused at slot s stands at s mod len
 	got, failed, warned, lost                  int
-	paid, judged                               int64 // replica-slots, of all and of the judged span
+	judged                                     int64 // replica-slots paid in the judged span
 }
 
 // rental is what is held in a market, and what is paid for it.
@@ -287,7 +287,6 @@ func (w *rental) launch(i, s int, judged bool) {
 func (w *rental) pay(i, s int, judged bool) {
 	p, pool := &w.pools[i], &w.market.Pools[i]
 	n := p.ready + p.starting + p.noticed + p.draining
-	p.paid += int64(n)
 	if !judged {
 		return
 	}

@@ -50,7 +50,7 @@ func pooledBuyer(cfg MixConfig, services int) *Pooling {
 	hedge.Late = poolLate
 	each := []Policy{}
 	for range services {
-		each = append(each, NewSurge(NewHedged(hedge, cfg.ColdSlots(), demandOf(cfg, 0))))
+		each = append(each, NewSurge(NewHedged(hedge, cfg.ColdSlots(), demandOf(cfg))))
 	}
 	return NewPooling(DefaultProcure(), poolPart, each)
 }
@@ -100,11 +100,11 @@ func ScorePool(services []*Trace, alone, shared []*Market) (PoolBoard, error) {
 		play func(r *poolRun, row *PoolRow) error
 	}{
 		{"siloed hpa-70, on demand", siloed(func(*Trace, MixConfig) Buyer { return &onDemandOnly{demand: newHPA(0.7, 0)} })},
-		{"siloed plimsoll-cq, on demand", siloed(func(_ *Trace, cfg MixConfig) Buyer { return &onDemandOnly{demand: demandOf(cfg, 0)} })},
+		{"siloed plimsoll-cq, on demand", siloed(func(_ *Trace, cfg MixConfig) Buyer { return &onDemandOnly{demand: demandOf(cfg)} })},
 		{"pooled, on demand", func(r *poolRun, row *PoolRow) error {
 			return row.pooled(r, &Market{Name: "on demand", Pools: []Pool{OnDemand(r.services[0].Slots())}})
 		}},
-		{"siloed spothedge+2", siloed(func(_ *Trace, cfg MixConfig) Buyer { return &spotHedge{demand: demandOf(cfg, 0), extra: 2} })},
+		{"siloed spothedge+2", siloed(func(_ *Trace, cfg MixConfig) Buyer { return &spotHedge{demand: demandOf(cfg), extra: 2} })},
 		{"siloed " + PlimsollMix, siloed(func(_ *Trace, cfg MixConfig) Buyer { return ownBuyer(cfg) })},
 		{PooledMix, func(r *poolRun, row *PoolRow) error { return row.pooled(r, r.shared) }},
 	}

@@ -288,8 +288,7 @@ func (b *Pooling) share(v *PooledView, assign []int) {
 	for k := range assign {
 		short += max(0, int(math.Ceil(b.need[k]))-assign[k])
 	}
-	before := append(b.given[:0], assign...)
-	b.given = before
+	b.given = append(b.given[:0], assign...)
 	for short -= v.Releasing + warm; short > 0; short-- {
 		at := b.richest(assign)
 		if at < 0 {
@@ -299,7 +298,7 @@ func (b *Pooling) share(v *PooledView, assign []int) {
 	}
 	// What is not there yet is promised, so that a replica that has just started serves at once whoever wants it most.
 	for k := range assign {
-		if assign[k] == before[k] {
+		if assign[k] == b.given[k] {
 			assign[k] = max(assign[k], b.wish[k])
 		}
 	}
