@@ -63,6 +63,9 @@ func (w *CloseHour) Work(ctx context.Context, job *river.Job[CloseHourArgs]) err
 // CatchUp costs what is due, a day of hours per transaction, until everything up to the newest data is costed.
 func (w *CloseHour) CatchUp(ctx context.Context, args CloseHourArgs) error {
 	var done time.Time // start of the last hour that this run costed
+	if err := w.lookForLate(ctx, args); err != nil {
+		return err
+	}
 	for more := true; more; {
 		err := w.DB.Tenant(ctx, args.Tenant, func(tx *store.Tx) (err error) {
 			more, done, err = w.step(ctx, tx, args.Cluster, args.Since, done)
@@ -99,7 +102,7 @@ func (w *CloseHour) step(ctx context.Context, tx *store.Tx, cluster fleet.Cluste
 	if err != nil || !ok || state.DataAt == nil || state.FirstHour == nil {
 		return false, done, err
 	}
-	if err := w.lookForLate(ctx, tx, cluster, &state); err != nil {
+	if state.Touched, err = store.TouchedHours(ctx, tx, cluster); err != nil {
 		return false, done, err
 	}
 	owns, err := store.Commitments(ctx, tx, state.DataAt.Add(-recheck), *state.DataAt)
@@ -145,18 +148,20 @@ func (w *CloseHour) step(ctx context.Context, tx *store.Tx, cluster fleet.Cluste
 	return more, end.from, nil
 }
 
-// lookForLate adds to state the closed hours that data has touched since they were costed.
-func (w *CloseHour) lookForLate(ctx context.Context, tx *store.Tx, cluster fleet.ClusterID, state *store.Costing) error {
-	floor, open := state.DataAt.UTC().Add(-maxLate).Truncate(time.Hour), state.FirstHour.UTC()
-	if state.LastClosed != nil {
-		open = state.LastClosed.UTC().Add(time.Hour)
-	}
-	if err := store.SweepTouched(ctx, tx, cluster, floor, open); err != nil {
-		return err
-	}
-	touched, err := store.TouchedHours(ctx, tx, cluster)
-	state.Touched = touched
-	return err
+// lookForLate notes the closed hours that data has touched since they were costed. It is a transaction of its own, because ingest waits for
+// the rows that it unmarks; it holds the costing meanwhile, so that no hour closes between what it looks at and what it notes.
+func (w *CloseHour) lookForLate(ctx context.Context, args CloseHourArgs) error {
+	return w.DB.Tenant(ctx, args.Tenant, func(tx *store.Tx) error {
+		state, ok, err := store.LockCosting(ctx, tx, args.Cluster)
+		if err != nil || !ok || state.DataAt == nil || state.FirstHour == nil {
+			return err
+		}
+		floor, open := state.DataAt.UTC().Add(-maxLate).Truncate(time.Hour), state.FirstHour.UTC()
+		if state.LastClosed != nil {
+			open = state.LastClosed.UTC().Add(time.Hour)
+		}
+		return store.SweepTouched(ctx, tx, args.Cluster, floor, open)
+	})
 }
 
 // firstBatch is the first hours that one transaction takes: so many, and all within a day or so, since their input is loaded in one.

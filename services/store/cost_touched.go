@@ -21,11 +21,11 @@ func SweepTouched(ctx context.Context, tx *Tx, cluster fleet.ClusterID, floor, o
 	}
 	batch := &pgx.Batch{}
 	for _, object := range []struct{ table, begin string }{{"pod", "coalesce(started_at, created_at)"}, {"node", "started_at"}} {
-		// A row that changes while this runs keeps its mark: its touched_from is another, or what is loaded next sees the change.
+		// A row that is changed at this moment keeps its mark for the next look: nothing waits for ingest here.
 		batch.Queue(`
 WITH old AS (
   SELECT uid, touched_from, greatest(touched_from, `+object.begin+`) AS from_at, ended_at FROM `+object.table+`
-  WHERE tenant_id = $1 AND cluster_id = $2 AND touched_from IS NOT NULL
+  WHERE tenant_id = $1 AND cluster_id = $2 AND touched_from IS NOT NULL FOR UPDATE SKIP LOCKED
 ), cleared AS (
   UPDATE `+object.table+` t SET touched_from = NULL FROM old
   WHERE t.tenant_id = $1 AND t.cluster_id = $2 AND t.uid = old.uid AND t.touched_from = old.touched_from RETURNING old.from_at, old.ended_at
