@@ -37,6 +37,7 @@ var plan = map[string]room{
 	"focus":                 {why: "an export must compute again from the ledger's lines, and a check from the file", rooms: []string{"fleet", "ledger"}, pure: true},
 	"replay":                {why: "a world is a function of its seed", rooms: []string{"fleet", "market", "optimizer", "optimizer/quantile", "ledger"}, pure: true},
 	"packing":               {why: "machines chosen must be chosen again from the same pods and prices", rooms: []string{"fleet"}, pure: true},
+	"capacity/karpenter":    {why: "what Karpenter is told must be told again from the same packing", rooms: []string{"fleet", "packing"}, modules: []string{"pgregory.net/rapid"}, pure: true},
 	"lab":                   {why: "a score is a function of load, seed and policy", rooms: []string{"fleet", "optimizer", "optimizer/quantile"}, modules: []string{"sigs.k8s.io/yaml"}, pure: true},
 	"store": {why: "the one that knows SQL; it keeps plans, cost rows and price history, so it knows their types",
 		rooms:   []string{"fleet", "market", "commitment", "availability", "optimizer", "optimizer/quantile", "ledger", "focus", "wire/plimsoll/agent/v1", "wire/frame"},

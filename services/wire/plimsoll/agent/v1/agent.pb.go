@@ -2913,6 +2913,9 @@ type ActionResult struct {
 	ErrorCode       string                 `protobuf:"bytes,8,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"` // stale_generation, expired, precondition, limit, frozen, mode, not_found, forbidden, conflict, internal
 	Error           string                 `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`                          // one plain sentence
 	AtMs            int64                  `protobuf:"varint,10,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	BeforeSpec      string                 `protobuf:"bytes,11,opt,name=before_spec,json=beforeSpec,proto3" json:"before_spec,omitempty"` // of a capacity action: the fields in question as JSON, empty: there was nothing
+	AfterSpec       string                 `protobuf:"bytes,12,opt,name=after_spec,json=afterSpec,proto3" json:"after_spec,omitempty"`
+	Writers         []string               `protobuf:"bytes,13,rep,name=writers,proto3" json:"writers,omitempty"` // of a conflict: whose fields these are, and ours
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -3017,6 +3020,27 @@ func (x *ActionResult) GetAtMs() int64 {
 	return 0
 }
 
+func (x *ActionResult) GetBeforeSpec() string {
+	if x != nil {
+		return x.BeforeSpec
+	}
+	return ""
+}
+
+func (x *ActionResult) GetAfterSpec() string {
+	if x != nil {
+		return x.AfterSpec
+	}
+	return ""
+}
+
+func (x *ActionResult) GetWriters() []string {
+	if x != nil {
+		return x.Writers
+	}
+	return nil
+}
+
 // Plan is what the cluster shall look like: absolute, immutable, fenced by generation.
 type Plan struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3026,6 +3050,7 @@ type Plan struct {
 	CreatedMs     int64                  `protobuf:"varint,4,opt,name=created_ms,json=createdMs,proto3" json:"created_ms,omitempty"` // in the cluster's data time
 	ExpiresMs     int64                  `protobuf:"varint,5,opt,name=expires_ms,json=expiresMs,proto3" json:"expires_ms,omitempty"` // the same clock; after it the agent refuses the plan
 	Actions       []*Action              `protobuf:"bytes,6,rep,name=actions,proto3" json:"actions,omitempty"`
+	Capacity      []*CapacityAction      `protobuf:"bytes,7,rep,name=capacity,proto3" json:"capacity,omitempty"` // after actions, in order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3098,6 +3123,13 @@ func (x *Plan) GetExpiresMs() int64 {
 func (x *Plan) GetActions() []*Action {
 	if x != nil {
 		return x.Actions
+	}
+	return nil
+}
+
+func (x *Plan) GetCapacity() []*CapacityAction {
+	if x != nil {
+		return x.Capacity
 	}
 	return nil
 }
@@ -3194,6 +3226,449 @@ func (x *Action) GetReasons() []string {
 	return nil
 }
 
+// CapacityAction is an object of the cluster's node provisioner as it shall be. One of node_pool and node_overlay is set.
+type CapacityAction struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ActionId      string                 `protobuf:"bytes,1,opt,name=action_id,json=actionId,proto3" json:"action_id,omitempty"`
+	NodePool      *NodePoolSpec          `protobuf:"bytes,2,opt,name=node_pool,json=nodePool,proto3" json:"node_pool,omitempty"`
+	NodeOverlay   *NodeOverlaySpec       `protobuf:"bytes,3,opt,name=node_overlay,json=nodeOverlay,proto3" json:"node_overlay,omitempty"`
+	Absent        bool                   `protobuf:"varint,4,opt,name=absent,proto3" json:"absent,omitempty"`  // it shall not exist: of the object only the name counts. A pool with machines stays
+	Reasons       []string               `protobuf:"bytes,5,rep,name=reasons,proto3" json:"reasons,omitempty"` // codes, for the agent's log
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CapacityAction) Reset() {
+	*x = CapacityAction{}
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CapacityAction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CapacityAction) ProtoMessage() {}
+
+func (x *CapacityAction) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CapacityAction.ProtoReflect.Descriptor instead.
+func (*CapacityAction) Descriptor() ([]byte, []int) {
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *CapacityAction) GetActionId() string {
+	if x != nil {
+		return x.ActionId
+	}
+	return ""
+}
+
+func (x *CapacityAction) GetNodePool() *NodePoolSpec {
+	if x != nil {
+		return x.NodePool
+	}
+	return nil
+}
+
+func (x *CapacityAction) GetNodeOverlay() *NodeOverlaySpec {
+	if x != nil {
+		return x.NodeOverlay
+	}
+	return nil
+}
+
+func (x *CapacityAction) GetAbsent() bool {
+	if x != nil {
+		return x.Absent
+	}
+	return false
+}
+
+func (x *CapacityAction) GetReasons() []string {
+	if x != nil {
+		return x.Reasons
+	}
+	return nil
+}
+
+type NodeRequirement struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Operator      string                 `protobuf:"bytes,2,opt,name=operator,proto3" json:"operator,omitempty"` // In, NotIn, Exists, DoesNotExist, Gt, Lt
+	Values        []string               `protobuf:"bytes,3,rep,name=values,proto3" json:"values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeRequirement) Reset() {
+	*x = NodeRequirement{}
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeRequirement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeRequirement) ProtoMessage() {}
+
+func (x *NodeRequirement) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeRequirement.ProtoReflect.Descriptor instead.
+func (*NodeRequirement) Descriptor() ([]byte, []int) {
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *NodeRequirement) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *NodeRequirement) GetOperator() string {
+	if x != nil {
+		return x.Operator
+	}
+	return ""
+}
+
+func (x *NodeRequirement) GetValues() []string {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+// NodePoolSpec is what Plimsoll decides of a Karpenter NodePool. What is not named here is not touched.
+type NodePoolSpec struct {
+	state                   protoimpl.MessageState `protogen:"open.v1"`
+	Name                    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Weight                  int32                  `protobuf:"varint,2,opt,name=weight,proto3" json:"weight,omitempty"` // 1 to 100
+	Requirements            []*NodeRequirement     `protobuf:"bytes,3,rep,name=requirements,proto3" json:"requirements,omitempty"`
+	Limits                  map[string]string      `protobuf:"bytes,4,rep,name=limits,proto3" json:"limits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // quantities by resource, "nodes" included; empty: no limit
+	Budgets                 []*DisruptionBudget    `protobuf:"bytes,5,rep,name=budgets,proto3" json:"budgets,omitempty"`
+	ConsolidationPolicy     string                 `protobuf:"bytes,6,opt,name=consolidation_policy,json=consolidationPolicy,proto3" json:"consolidation_policy,omitempty"` // WhenEmpty, WhenEmptyOrUnderutilized
+	ConsolidateAfterSeconds int32                  `protobuf:"varint,7,opt,name=consolidate_after_seconds,json=consolidateAfterSeconds,proto3" json:"consolidate_after_seconds,omitempty"`
+	Taints                  []*NodeTaint           `protobuf:"bytes,8,rep,name=taints,proto3" json:"taints,omitempty"`
+	ClassGroup              string                 `protobuf:"bytes,9,opt,name=class_group,json=classGroup,proto3" json:"class_group,omitempty"` // of the node class; used when the pool is made
+	ClassKind               string                 `protobuf:"bytes,10,opt,name=class_kind,json=classKind,proto3" json:"class_kind,omitempty"`
+	ClassName               string                 `protobuf:"bytes,11,opt,name=class_name,json=className,proto3" json:"class_name,omitempty"`
+	unknownFields           protoimpl.UnknownFields
+	sizeCache               protoimpl.SizeCache
+}
+
+func (x *NodePoolSpec) Reset() {
+	*x = NodePoolSpec{}
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodePoolSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodePoolSpec) ProtoMessage() {}
+
+func (x *NodePoolSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodePoolSpec.ProtoReflect.Descriptor instead.
+func (*NodePoolSpec) Descriptor() ([]byte, []int) {
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *NodePoolSpec) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *NodePoolSpec) GetWeight() int32 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+func (x *NodePoolSpec) GetRequirements() []*NodeRequirement {
+	if x != nil {
+		return x.Requirements
+	}
+	return nil
+}
+
+func (x *NodePoolSpec) GetLimits() map[string]string {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *NodePoolSpec) GetBudgets() []*DisruptionBudget {
+	if x != nil {
+		return x.Budgets
+	}
+	return nil
+}
+
+func (x *NodePoolSpec) GetConsolidationPolicy() string {
+	if x != nil {
+		return x.ConsolidationPolicy
+	}
+	return ""
+}
+
+func (x *NodePoolSpec) GetConsolidateAfterSeconds() int32 {
+	if x != nil {
+		return x.ConsolidateAfterSeconds
+	}
+	return 0
+}
+
+func (x *NodePoolSpec) GetTaints() []*NodeTaint {
+	if x != nil {
+		return x.Taints
+	}
+	return nil
+}
+
+func (x *NodePoolSpec) GetClassGroup() string {
+	if x != nil {
+		return x.ClassGroup
+	}
+	return ""
+}
+
+func (x *NodePoolSpec) GetClassKind() string {
+	if x != nil {
+		return x.ClassKind
+	}
+	return ""
+}
+
+func (x *NodePoolSpec) GetClassName() string {
+	if x != nil {
+		return x.ClassName
+	}
+	return ""
+}
+
+type DisruptionBudget struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nodes         string                 `protobuf:"bytes,1,opt,name=nodes,proto3" json:"nodes,omitempty"`     // "3" or "10%"
+	Reasons       []string               `protobuf:"bytes,2,rep,name=reasons,proto3" json:"reasons,omitempty"` // Empty, Underutilized, Drifted; none: all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DisruptionBudget) Reset() {
+	*x = DisruptionBudget{}
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DisruptionBudget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DisruptionBudget) ProtoMessage() {}
+
+func (x *DisruptionBudget) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DisruptionBudget.ProtoReflect.Descriptor instead.
+func (*DisruptionBudget) Descriptor() ([]byte, []int) {
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *DisruptionBudget) GetNodes() string {
+	if x != nil {
+		return x.Nodes
+	}
+	return ""
+}
+
+func (x *DisruptionBudget) GetReasons() []string {
+	if x != nil {
+		return x.Reasons
+	}
+	return nil
+}
+
+type NodeTaint struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	Effect        string                 `protobuf:"bytes,3,opt,name=effect,proto3" json:"effect,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeTaint) Reset() {
+	*x = NodeTaint{}
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeTaint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeTaint) ProtoMessage() {}
+
+func (x *NodeTaint) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeTaint.ProtoReflect.Descriptor instead.
+func (*NodeTaint) Descriptor() ([]byte, []int) {
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *NodeTaint) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *NodeTaint) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *NodeTaint) GetEffect() string {
+	if x != nil {
+		return x.Effect
+	}
+	return ""
+}
+
+// NodeOverlaySpec is a price that Karpenter shall reckon with.
+type NodeOverlaySpec struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Weight        int32                  `protobuf:"varint,2,opt,name=weight,proto3" json:"weight,omitempty"` // 1 to 10000
+	Requirements  []*NodeRequirement     `protobuf:"bytes,3,rep,name=requirements,proto3" json:"requirements,omitempty"`
+	HourNano      int64                  `protobuf:"varint,4,opt,name=hour_nano,json=hourNano,proto3" json:"hour_nano,omitempty"` // nano-dollars a machine-hour, positive
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeOverlaySpec) Reset() {
+	*x = NodeOverlaySpec{}
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeOverlaySpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeOverlaySpec) ProtoMessage() {}
+
+func (x *NodeOverlaySpec) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeOverlaySpec.ProtoReflect.Descriptor instead.
+func (*NodeOverlaySpec) Descriptor() ([]byte, []int) {
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *NodeOverlaySpec) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *NodeOverlaySpec) GetWeight() int32 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+func (x *NodeOverlaySpec) GetRequirements() []*NodeRequirement {
+	if x != nil {
+		return x.Requirements
+	}
+	return nil
+}
+
+func (x *NodeOverlaySpec) GetHourNano() int64 {
+	if x != nil {
+		return x.HourNano
+	}
+	return 0
+}
+
 // Config is what the service wants the agent to do by default. The agent's own file and limits win.
 type Config struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3207,7 +3682,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[38]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3219,7 +3694,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[38]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3232,7 +3707,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{38}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Config) GetMode() string {
@@ -3278,7 +3753,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[39]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3290,7 +3765,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[39]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3303,7 +3778,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{39}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Standing) GetAtMs() int64 {
@@ -3354,7 +3829,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[40]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3366,7 +3841,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[40]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3379,7 +3854,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{40}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Target) GetWorkload() string {
@@ -3427,7 +3902,7 @@ type OfferingPrice struct {
 
 func (x *OfferingPrice) Reset() {
 	*x = OfferingPrice{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[41]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3439,7 +3914,7 @@ func (x *OfferingPrice) String() string {
 func (*OfferingPrice) ProtoMessage() {}
 
 func (x *OfferingPrice) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[41]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3452,7 +3927,7 @@ func (x *OfferingPrice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferingPrice.ProtoReflect.Descriptor instead.
 func (*OfferingPrice) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{41}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *OfferingPrice) GetRegion() string {
@@ -3756,7 +4231,7 @@ const file_plimsoll_agent_v1_agent_proto_rawDesc = "" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x06 \x01(\tR\amessage\"J\n" +
 	"\rActionResults\x129\n" +
-	"\aresults\x18\x01 \x03(\v2\x1f.plimsoll.agent.v1.ActionResultR\aresults\"\xa1\x02\n" +
+	"\aresults\x18\x01 \x03(\v2\x1f.plimsoll.agent.v1.ActionResultR\aresults\"\xfb\x02\n" +
 	"\fActionResult\x12\x1b\n" +
 	"\taction_id\x18\x01 \x01(\tR\bactionId\x12\x17\n" +
 	"\aplan_id\x18\x02 \x01(\tR\x06planId\x12\x1e\n" +
@@ -3771,7 +4246,12 @@ const file_plimsoll_agent_v1_agent_proto_rawDesc = "" +
 	"error_code\x18\b \x01(\tR\terrorCode\x12\x14\n" +
 	"\x05error\x18\t \x01(\tR\x05error\x12\x13\n" +
 	"\x05at_ms\x18\n" +
-	" \x01(\x03R\x04atMs\"\xcf\x01\n" +
+	" \x01(\x03R\x04atMs\x12\x1f\n" +
+	"\vbefore_spec\x18\v \x01(\tR\n" +
+	"beforeSpec\x12\x1d\n" +
+	"\n" +
+	"after_spec\x18\f \x01(\tR\tafterSpec\x12\x18\n" +
+	"\awriters\x18\r \x03(\tR\awriters\"\x8e\x02\n" +
 	"\x04Plan\x12\x17\n" +
 	"\aplan_id\x18\x01 \x01(\tR\x06planId\x12\x1b\n" +
 	"\tparent_id\x18\x02 \x01(\tR\bparentId\x12\x1e\n" +
@@ -3782,7 +4262,8 @@ const file_plimsoll_agent_v1_agent_proto_rawDesc = "" +
 	"created_ms\x18\x04 \x01(\x03R\tcreatedMs\x12\x1d\n" +
 	"\n" +
 	"expires_ms\x18\x05 \x01(\x03R\texpiresMs\x123\n" +
-	"\aactions\x18\x06 \x03(\v2\x19.plimsoll.agent.v1.ActionR\aactions\"\xa3\x01\n" +
+	"\aactions\x18\x06 \x03(\v2\x19.plimsoll.agent.v1.ActionR\aactions\x12=\n" +
+	"\bcapacity\x18\a \x03(\v2!.plimsoll.agent.v1.CapacityActionR\bcapacity\"\xa3\x01\n" +
 	"\x06Action\x12\x1b\n" +
 	"\taction_id\x18\x01 \x01(\tR\bactionId\x12\x1a\n" +
 	"\bworkload\x18\x02 \x01(\tR\bworkload\x12\x12\n" +
@@ -3790,7 +4271,48 @@ const file_plimsoll_agent_v1_agent_proto_rawDesc = "" +
 	"\x02to\x18\x04 \x01(\x05R\x02to\x12\x10\n" +
 	"\x03min\x18\x05 \x01(\x05R\x03min\x12\x10\n" +
 	"\x03max\x18\x06 \x01(\x05R\x03max\x12\x18\n" +
-	"\areasons\x18\a \x03(\tR\areasons\"\x80\x01\n" +
+	"\areasons\x18\a \x03(\tR\areasons\"\xe4\x01\n" +
+	"\x0eCapacityAction\x12\x1b\n" +
+	"\taction_id\x18\x01 \x01(\tR\bactionId\x12<\n" +
+	"\tnode_pool\x18\x02 \x01(\v2\x1f.plimsoll.agent.v1.NodePoolSpecR\bnodePool\x12E\n" +
+	"\fnode_overlay\x18\x03 \x01(\v2\".plimsoll.agent.v1.NodeOverlaySpecR\vnodeOverlay\x12\x16\n" +
+	"\x06absent\x18\x04 \x01(\bR\x06absent\x12\x18\n" +
+	"\areasons\x18\x05 \x03(\tR\areasons\"W\n" +
+	"\x0fNodeRequirement\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1a\n" +
+	"\boperator\x18\x02 \x01(\tR\boperator\x12\x16\n" +
+	"\x06values\x18\x03 \x03(\tR\x06values\"\xc5\x04\n" +
+	"\fNodePoolSpec\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06weight\x18\x02 \x01(\x05R\x06weight\x12F\n" +
+	"\frequirements\x18\x03 \x03(\v2\".plimsoll.agent.v1.NodeRequirementR\frequirements\x12C\n" +
+	"\x06limits\x18\x04 \x03(\v2+.plimsoll.agent.v1.NodePoolSpec.LimitsEntryR\x06limits\x12=\n" +
+	"\abudgets\x18\x05 \x03(\v2#.plimsoll.agent.v1.DisruptionBudgetR\abudgets\x121\n" +
+	"\x14consolidation_policy\x18\x06 \x01(\tR\x13consolidationPolicy\x12:\n" +
+	"\x19consolidate_after_seconds\x18\a \x01(\x05R\x17consolidateAfterSeconds\x124\n" +
+	"\x06taints\x18\b \x03(\v2\x1c.plimsoll.agent.v1.NodeTaintR\x06taints\x12\x1f\n" +
+	"\vclass_group\x18\t \x01(\tR\n" +
+	"classGroup\x12\x1d\n" +
+	"\n" +
+	"class_kind\x18\n" +
+	" \x01(\tR\tclassKind\x12\x1d\n" +
+	"\n" +
+	"class_name\x18\v \x01(\tR\tclassName\x1a9\n" +
+	"\vLimitsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"B\n" +
+	"\x10DisruptionBudget\x12\x14\n" +
+	"\x05nodes\x18\x01 \x01(\tR\x05nodes\x12\x18\n" +
+	"\areasons\x18\x02 \x03(\tR\areasons\"K\n" +
+	"\tNodeTaint\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\x12\x16\n" +
+	"\x06effect\x18\x03 \x01(\tR\x06effect\"\xa2\x01\n" +
+	"\x0fNodeOverlaySpec\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06weight\x18\x02 \x01(\x05R\x06weight\x12F\n" +
+	"\frequirements\x18\x03 \x03(\v2\".plimsoll.agent.v1.NodeRequirementR\frequirements\x12\x1b\n" +
+	"\thour_nano\x18\x04 \x01(\x03R\bhourNano\"\x80\x01\n" +
 	"\x06Config\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x16\n" +
 	"\x06frozen\x18\x02 \x01(\bR\x06frozen\x12%\n" +
@@ -3846,7 +4368,7 @@ func file_plimsoll_agent_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_agent_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_plimsoll_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_plimsoll_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_plimsoll_agent_v1_agent_proto_goTypes = []any{
 	(RejectCode)(0),             // 0: plimsoll.agent.v1.RejectCode
 	(*EnrolRequest)(nil),        // 1: plimsoll.agent.v1.EnrolRequest
@@ -3887,13 +4409,20 @@ var file_plimsoll_agent_v1_agent_proto_goTypes = []any{
 	(*ActionResult)(nil),        // 36: plimsoll.agent.v1.ActionResult
 	(*Plan)(nil),                // 37: plimsoll.agent.v1.Plan
 	(*Action)(nil),              // 38: plimsoll.agent.v1.Action
-	(*Config)(nil),              // 39: plimsoll.agent.v1.Config
-	(*Standing)(nil),            // 40: plimsoll.agent.v1.Standing
-	(*Target)(nil),              // 41: plimsoll.agent.v1.Target
-	(*OfferingPrice)(nil),       // 42: plimsoll.agent.v1.OfferingPrice
-	nil,                         // 43: plimsoll.agent.v1.Node.LabelsEntry
-	nil,                         // 44: plimsoll.agent.v1.Pod.LabelsEntry
-	nil,                         // 45: plimsoll.agent.v1.Workload.LabelsEntry
+	(*CapacityAction)(nil),      // 39: plimsoll.agent.v1.CapacityAction
+	(*NodeRequirement)(nil),     // 40: plimsoll.agent.v1.NodeRequirement
+	(*NodePoolSpec)(nil),        // 41: plimsoll.agent.v1.NodePoolSpec
+	(*DisruptionBudget)(nil),    // 42: plimsoll.agent.v1.DisruptionBudget
+	(*NodeTaint)(nil),           // 43: plimsoll.agent.v1.NodeTaint
+	(*NodeOverlaySpec)(nil),     // 44: plimsoll.agent.v1.NodeOverlaySpec
+	(*Config)(nil),              // 45: plimsoll.agent.v1.Config
+	(*Standing)(nil),            // 46: plimsoll.agent.v1.Standing
+	(*Target)(nil),              // 47: plimsoll.agent.v1.Target
+	(*OfferingPrice)(nil),       // 48: plimsoll.agent.v1.OfferingPrice
+	nil,                         // 49: plimsoll.agent.v1.Node.LabelsEntry
+	nil,                         // 50: plimsoll.agent.v1.Pod.LabelsEntry
+	nil,                         // 51: plimsoll.agent.v1.Workload.LabelsEntry
+	nil,                         // 52: plimsoll.agent.v1.NodePoolSpec.LimitsEntry
 }
 var file_plimsoll_agent_v1_agent_proto_depIdxs = []int32{
 	6,  // 0: plimsoll.agent.v1.Hello.limits:type_name -> plimsoll.agent.v1.Limits
@@ -3903,9 +4432,9 @@ var file_plimsoll_agent_v1_agent_proto_depIdxs = []int32{
 	14, // 4: plimsoll.agent.v1.StreamResponse.ack:type_name -> plimsoll.agent.v1.Ack
 	15, // 5: plimsoll.agent.v1.StreamResponse.reject:type_name -> plimsoll.agent.v1.Reject
 	37, // 6: plimsoll.agent.v1.StreamResponse.plan:type_name -> plimsoll.agent.v1.Plan
-	39, // 7: plimsoll.agent.v1.StreamResponse.config:type_name -> plimsoll.agent.v1.Config
+	45, // 7: plimsoll.agent.v1.StreamResponse.config:type_name -> plimsoll.agent.v1.Config
 	16, // 8: plimsoll.agent.v1.StreamResponse.credential:type_name -> plimsoll.agent.v1.Credential
-	40, // 9: plimsoll.agent.v1.StreamResponse.standing:type_name -> plimsoll.agent.v1.Standing
+	46, // 9: plimsoll.agent.v1.StreamResponse.standing:type_name -> plimsoll.agent.v1.Standing
 	5,  // 10: plimsoll.agent.v1.PushRequest.hello:type_name -> plimsoll.agent.v1.Hello
 	17, // 11: plimsoll.agent.v1.PushRequest.reports:type_name -> plimsoll.agent.v1.Report
 	13, // 12: plimsoll.agent.v1.PushResponse.hello_ack:type_name -> plimsoll.agent.v1.HelloAck
@@ -3926,34 +4455,42 @@ var file_plimsoll_agent_v1_agent_proto_depIdxs = []int32{
 	25, // 27: plimsoll.agent.v1.Inventory.pods:type_name -> plimsoll.agent.v1.Pod
 	31, // 28: plimsoll.agent.v1.Inventory.workloads:type_name -> plimsoll.agent.v1.Workload
 	32, // 29: plimsoll.agent.v1.Inventory.writers:type_name -> plimsoll.agent.v1.Writer
-	43, // 30: plimsoll.agent.v1.Node.labels:type_name -> plimsoll.agent.v1.Node.LabelsEntry
+	49, // 30: plimsoll.agent.v1.Node.labels:type_name -> plimsoll.agent.v1.Node.LabelsEntry
 	26, // 31: plimsoll.agent.v1.Node.gpus:type_name -> plimsoll.agent.v1.GPUGroup
-	44, // 32: plimsoll.agent.v1.Pod.labels:type_name -> plimsoll.agent.v1.Pod.LabelsEntry
+	50, // 32: plimsoll.agent.v1.Pod.labels:type_name -> plimsoll.agent.v1.Pod.LabelsEntry
 	28, // 33: plimsoll.agent.v1.Pod.gpus:type_name -> plimsoll.agent.v1.GPUShare
 	27, // 34: plimsoll.agent.v1.GPUGroup.instances:type_name -> plimsoll.agent.v1.GPUInstance
 	30, // 35: plimsoll.agent.v1.GPUHoldings.holdings:type_name -> plimsoll.agent.v1.GPUHolding
 	28, // 36: plimsoll.agent.v1.GPUHolding.share:type_name -> plimsoll.agent.v1.GPUShare
-	45, // 37: plimsoll.agent.v1.Workload.labels:type_name -> plimsoll.agent.v1.Workload.LabelsEntry
+	51, // 37: plimsoll.agent.v1.Workload.labels:type_name -> plimsoll.agent.v1.Workload.LabelsEntry
 	34, // 38: plimsoll.agent.v1.Events.events:type_name -> plimsoll.agent.v1.Event
 	36, // 39: plimsoll.agent.v1.ActionResults.results:type_name -> plimsoll.agent.v1.ActionResult
 	38, // 40: plimsoll.agent.v1.Plan.actions:type_name -> plimsoll.agent.v1.Action
-	41, // 41: plimsoll.agent.v1.Standing.targets:type_name -> plimsoll.agent.v1.Target
-	42, // 42: plimsoll.agent.v1.Standing.offerings:type_name -> plimsoll.agent.v1.OfferingPrice
-	1,  // 43: plimsoll.agent.v1.AgentService.Enrol:input_type -> plimsoll.agent.v1.EnrolRequest
-	3,  // 44: plimsoll.agent.v1.AgentService.Refresh:input_type -> plimsoll.agent.v1.RefreshRequest
-	7,  // 45: plimsoll.agent.v1.AgentService.Stream:input_type -> plimsoll.agent.v1.StreamRequest
-	9,  // 46: plimsoll.agent.v1.AgentService.Push:input_type -> plimsoll.agent.v1.PushRequest
-	11, // 47: plimsoll.agent.v1.AgentService.Watch:input_type -> plimsoll.agent.v1.WatchRequest
-	2,  // 48: plimsoll.agent.v1.AgentService.Enrol:output_type -> plimsoll.agent.v1.EnrolResponse
-	4,  // 49: plimsoll.agent.v1.AgentService.Refresh:output_type -> plimsoll.agent.v1.RefreshResponse
-	8,  // 50: plimsoll.agent.v1.AgentService.Stream:output_type -> plimsoll.agent.v1.StreamResponse
-	10, // 51: plimsoll.agent.v1.AgentService.Push:output_type -> plimsoll.agent.v1.PushResponse
-	12, // 52: plimsoll.agent.v1.AgentService.Watch:output_type -> plimsoll.agent.v1.WatchResponse
-	48, // [48:53] is the sub-list for method output_type
-	43, // [43:48] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	39, // 41: plimsoll.agent.v1.Plan.capacity:type_name -> plimsoll.agent.v1.CapacityAction
+	41, // 42: plimsoll.agent.v1.CapacityAction.node_pool:type_name -> plimsoll.agent.v1.NodePoolSpec
+	44, // 43: plimsoll.agent.v1.CapacityAction.node_overlay:type_name -> plimsoll.agent.v1.NodeOverlaySpec
+	40, // 44: plimsoll.agent.v1.NodePoolSpec.requirements:type_name -> plimsoll.agent.v1.NodeRequirement
+	52, // 45: plimsoll.agent.v1.NodePoolSpec.limits:type_name -> plimsoll.agent.v1.NodePoolSpec.LimitsEntry
+	42, // 46: plimsoll.agent.v1.NodePoolSpec.budgets:type_name -> plimsoll.agent.v1.DisruptionBudget
+	43, // 47: plimsoll.agent.v1.NodePoolSpec.taints:type_name -> plimsoll.agent.v1.NodeTaint
+	40, // 48: plimsoll.agent.v1.NodeOverlaySpec.requirements:type_name -> plimsoll.agent.v1.NodeRequirement
+	47, // 49: plimsoll.agent.v1.Standing.targets:type_name -> plimsoll.agent.v1.Target
+	48, // 50: plimsoll.agent.v1.Standing.offerings:type_name -> plimsoll.agent.v1.OfferingPrice
+	1,  // 51: plimsoll.agent.v1.AgentService.Enrol:input_type -> plimsoll.agent.v1.EnrolRequest
+	3,  // 52: plimsoll.agent.v1.AgentService.Refresh:input_type -> plimsoll.agent.v1.RefreshRequest
+	7,  // 53: plimsoll.agent.v1.AgentService.Stream:input_type -> plimsoll.agent.v1.StreamRequest
+	9,  // 54: plimsoll.agent.v1.AgentService.Push:input_type -> plimsoll.agent.v1.PushRequest
+	11, // 55: plimsoll.agent.v1.AgentService.Watch:input_type -> plimsoll.agent.v1.WatchRequest
+	2,  // 56: plimsoll.agent.v1.AgentService.Enrol:output_type -> plimsoll.agent.v1.EnrolResponse
+	4,  // 57: plimsoll.agent.v1.AgentService.Refresh:output_type -> plimsoll.agent.v1.RefreshResponse
+	8,  // 58: plimsoll.agent.v1.AgentService.Stream:output_type -> plimsoll.agent.v1.StreamResponse
+	10, // 59: plimsoll.agent.v1.AgentService.Push:output_type -> plimsoll.agent.v1.PushResponse
+	12, // 60: plimsoll.agent.v1.AgentService.Watch:output_type -> plimsoll.agent.v1.WatchResponse
+	56, // [56:61] is the sub-list for method output_type
+	51, // [51:56] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_agent_v1_agent_proto_init() }
@@ -3988,7 +4525,7 @@ func file_plimsoll_agent_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_agent_v1_agent_proto_rawDesc), len(file_plimsoll_agent_v1_agent_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   45,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
