@@ -78,7 +78,7 @@ func newStage(in *Input, s Settings, pools []*group) *stage {
 				continue
 			}
 			st.fits[k][j] = true
-			if e := empty(&in.Offerings[j], j); e.has(q) && in.usable(j) && (st.alone[k] < 0 || in.price(j) < in.price(st.alone[k])) {
+			if e := empty(&in.Offerings[j], j); e.has(q) && in.usable(j) && in.Offerings[j].Purchase != fleet.PurchaseReserved && (st.alone[k] < 0 || in.price(j) < in.price(st.alone[k])) {
 				st.alone[k] = j
 			}
 		}
