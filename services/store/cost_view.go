@@ -75,10 +75,27 @@ func Costs(ctx context.Context, tx *Tx, q CostQuery) ([]CostRow, error) {
 	if q.ByOwner() {
 		key = "CASE WHEN g.kind = 'workload' THEN " + key + " ELSE '' END"
 	}
-	const matches = `(@namespace = '' OR c.namespace = @namespace) AND (@team = '' OR c.team = @team) AND (@workload = '' OR c.workload_id = nullif(@workload, '')::uuid)`
-	outside, where := "NOT ("+matches+")", ""
-	if !q.Everybody {
-		outside, where = "false", " AND "+matches
+	// Only filters that are set are asked of every row.
+	var filters []string
+	if q.Namespace != "" {
+		filters = append(filters, "c.namespace = @namespace")
+	}
+	if q.Team != "" {
+		filters = append(filters, "c.team = @team")
+	}
+	if q.Workload != "" {
+		filters = append(filters, "c.workload_id = @workload::uuid")
+	}
+	outside, where := "false", ""
+	switch matches := strings.Join(filters, " AND "); {
+	case matches == "":
+	case q.Everybody:
+		outside = "NOT (" + matches + ")"
+	default:
+		where = " AND " + matches
+	}
+	if q.Cluster != "" {
+		where += " AND c.cluster_id = @cluster::uuid"
 	}
 	rows, err := tx.pgx.Query(ctx, `
 SELECT g.bucket::timestamptz AS bucket, g.cluster_id::text, g.kind, `+key+` AS key, g.outside, g.resource, sum(g.amount_nano)::bigint, sum(g.quantity), sum(g.unpriced), sum(g.measured), sum(g.used)
@@ -86,7 +103,7 @@ FROM (
   SELECT `+bucket+` AS bucket, c.cluster_id, c.kind, `+group.raw+`, `+workload+` AS workload_id, `+outside+` AS outside, c.resource, sum(c.amount_nano) AS amount_nano,
     sum(c.quantity) AS quantity, sum(c.unpriced) AS unpriced, sum(c.measured) AS measured, sum(c.used) AS used
   FROM `+table+` c `+join+`
-  WHERE c.tenant_id = @tenant AND `+at+` >= @from AND `+at+` < @to AND (@cluster = '' OR c.cluster_id = nullif(@cluster, '')::uuid)`+where+`
+  WHERE c.tenant_id = @tenant AND `+at+` >= @from AND `+at+` < @to`+where+`
   GROUP BY 1, 2, 3, 4, 5, 6, 7) g
 GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6`, pgx.NamedArgs{
 		"tenant": tx.Tenant, "from": q.From, "to": q.To, "cluster": string(q.Cluster), "namespace": q.Namespace, "team": q.Team,
