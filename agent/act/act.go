@@ -72,6 +72,8 @@ type Actor struct {
 	env      Env
 	log      *slog.Logger
 
+	provisioner Provisioner // nil: machines are not steered here
+
 	// mu serialises plans: it is held while one is applied, calls to the cluster included.
 	mu sync.Mutex
 }
@@ -118,11 +120,17 @@ func (a *Actor) Apply(ctx context.Context, plan *agentv1.Plan) []*agentv1.Action
 	if err := a.journal.Begin(plan, a.env.NowMS()); err != nil {
 		return a.refuseAll(plan, "internal", "the agent could not write its journal: "+err.Error())
 	}
-	results := make([]*agentv1.ActionResult, 0, len(plan.GetActions()))
+	results := make([]*agentv1.ActionResult, 0, len(plan.GetActions())+len(plan.GetCapacity()))
 	for _, action := range plan.GetActions() {
 		r := a.perform(ctx, plan, action)
 		a.log.Info("action", "plan", r.GetPlanId(), "action", r.GetActionId(), "workload", action.GetWorkload(), "outcome", r.GetOutcome(),
 			"code", r.GetErrorCode(), "before", r.GetBefore(), "after", r.GetAfter(), "reasons", strings.Join(action.GetReasons(), ","))
+		results = append(results, r)
+	}
+	for _, x := range plan.GetCapacity() {
+		r := a.change(ctx, plan, x)
+		a.log.Info("capacity", "plan", r.GetPlanId(), "action", r.GetActionId(), "object", capacityKey(x), "outcome", r.GetOutcome(),
+			"code", r.GetErrorCode(), "error", r.GetError(), "reasons", strings.Join(x.GetReasons(), ","))
 		results = append(results, r)
 	}
 	return results
@@ -140,8 +148,8 @@ func (a *Actor) refusal(plan *agentv1.Plan) (code, why string) {
 		return "stale_generation", fmt.Sprintf("plan %d is not newer than plan %d, which was applied here", plan.GetGeneration(), a.journal.Generation())
 	case plan.GetExpiresMs()+a.transit() <= a.env.NowMS():
 		return "expired", "the plan came after its time"
-	case len(plan.GetActions()) > maxActions:
-		return "limit", fmt.Sprintf("the plan has %d actions; %d are allowed", len(plan.GetActions()), maxActions)
+	case len(plan.GetActions())+len(plan.GetCapacity()) > maxActions:
+		return "limit", fmt.Sprintf("the plan has %d actions; %d are allowed", len(plan.GetActions())+len(plan.GetCapacity()), maxActions)
 	}
 	seen := map[string]bool{}
 	for _, x := range plan.GetActions() {
@@ -149,6 +157,13 @@ func (a *Actor) refusal(plan *agentv1.Plan) (code, why string) {
 			return "precondition", "the plan names an action or a workload twice, or an action without an id"
 		}
 		seen[x.GetActionId()], seen["w "+x.GetWorkload()] = true, true
+	}
+	for _, x := range plan.GetCapacity() {
+		key := capacityKey(x)
+		if x.GetActionId() == "" || key == "" || seen[x.GetActionId()] || seen["c "+key] {
+			return "precondition", "the plan names a capacity action or an object twice, or one without an id or a name"
+		}
+		seen[x.GetActionId()], seen["c "+key] = true, true
 	}
 	return "", ""
 }
@@ -161,12 +176,12 @@ func (a *Actor) transit() int64 {
 }
 
 func (a *Actor) refuseAll(plan *agentv1.Plan, code, why string) []*agentv1.ActionResult {
-	out := make([]*agentv1.ActionResult, 0, min(len(plan.GetActions()), maxActions))
-	for i, action := range plan.GetActions() {
-		if i == maxActions {
-			break
-		}
+	out := make([]*agentv1.ActionResult, 0, min(len(plan.GetActions())+len(plan.GetCapacity()), maxActions))
+	for _, action := range plan.GetActions()[:min(len(plan.GetActions()), maxActions)] {
 		out = append(out, a.result(plan, action, "refused", code, why))
+	}
+	for _, x := range plan.GetCapacity()[:min(len(plan.GetCapacity()), maxActions-len(out))] {
+		out = append(out, a.changed(plan, x, Object{}, Object{}, "refused", code, why))
 	}
 	return out
 }
@@ -178,6 +193,16 @@ func (a *Actor) again(plan *agentv1.Plan, done map[string]*agentv1.ActionResult)
 		r, ok := done[action.GetActionId()]
 		if !ok {
 			r = a.result(plan, action, "failed", "internal", "this action was not begun before the agent stopped")
+		}
+		if r.GetOutcome() == "applied" {
+			r.Outcome = "already"
+		}
+		out = append(out, r)
+	}
+	for _, x := range plan.GetCapacity() {
+		r, ok := done[x.GetActionId()]
+		if !ok {
+			r = a.changed(plan, x, Object{}, Object{}, "failed", "internal", "this action was not begun before the agent stopped")
 		}
 		if r.GetOutcome() == "applied" {
 			r.Outcome = "already"
@@ -318,6 +343,9 @@ func (a *Actor) settle(ctx context.Context, p OpenPlan, x OpenAction) *agentv1.A
 		return r
 	}
 	r.Error = "the agent stopped while it carried this action out"
+	if isCapacityKey(x.Workload) {
+		return a.settleChange(ctx, p, x, r)
+	}
 	if a.actuator == nil {
 		return r
 	}

@@ -159,6 +159,9 @@ func (j *Journal) Begin(plan *agentv1.Plan, nowMS int64) error {
 	for _, a := range plan.GetActions() {
 		b.Actions = append(b.Actions, OpenAction{ID: a.GetActionId(), Workload: a.GetWorkload(), To: a.GetTo()})
 	}
+	for _, x := range plan.GetCapacity() {
+		b.Actions = append(b.Actions, OpenAction{ID: x.GetActionId(), Workload: capacityKey(x)})
+	}
 	return j.append(entry{Begin: b})
 }
 
@@ -166,6 +169,15 @@ func (j *Journal) Begin(plan *agentv1.Plan, nowMS int64) error {
 func (j *Journal) Acting(plan string, a *agentv1.Action, before int32, nowMS int64) error {
 	return j.append(entry{Acting: &actingEntry{Plan: plan, Action: a.GetActionId(), Before: before,
 		change: change{AtMS: nowMS, Workload: a.GetWorkload(), To: a.GetTo()}}})
+}
+
+// Changing notes that an object of the node provisioner is about to be changed. One that counts counts as one of the agent's changes.
+func (j *Journal) Changing(plan, action string, counts bool, nowMS int64) error {
+	e := &actingEntry{Plan: plan, Action: action}
+	if counts {
+		e.AtMS = nowMS
+	}
+	return j.append(entry{Acting: e})
 }
 
 // Done notes how an action ended.
@@ -212,7 +224,7 @@ func (j *Journal) RecentlySet(ms int64) map[string]int32 {
 	defer j.mu.Unlock()
 	out := map[string]int32{}
 	for _, c := range j.changes {
-		if c.AtMS > ms {
+		if c.AtMS > ms && c.Workload != "" {
 			out[c.Workload] = c.To
 		}
 	}
@@ -268,7 +280,9 @@ func (j *Journal) fold(e entry) {
 			j.plans = j.plans[1:]
 		}
 	case e.Acting != nil:
-		j.addChange(e.Acting.change)
+		if e.Acting.AtMS > 0 {
+			j.addChange(e.Acting.change)
+		}
 		if p := j.find(e.Acting.Plan); p != nil {
 			for i := range p.Actions {
 				if p.Actions[i].ID == e.Acting.Action {

@@ -29,6 +29,8 @@ type agent struct {
 	board   *serve.Board
 	hello   *agentv1.Hello // what does not change
 
+	karpenter *act.Karpenter // nil: machines are not steered
+
 	plans chan *agentv1.Plan // at most one waits: a newer plan takes the place of an older one
 
 	// mu guards failed.
@@ -81,6 +83,12 @@ func runAgent(ctx context.Context, cfg Config, role, node, version string, log *
 	}
 	a.actor = act.New(act.Config{Mode: cfg.Mode, Limits: limits}, journal, actuator,
 		act.Env{NowMS: a.clock.NowMS, Observed: a.collect.Observed, TransitMS: a.clock.TransitMS}, log)
+	if a.karpenter, err = provisioner(cfg, parts.rest); err != nil {
+		return err
+	}
+	if a.karpenter != nil && role == "controller" {
+		a.actor.UseProvisioner(a.karpenter)
+	}
 	spool.OnLost(a.lost)
 
 	stream := "controller"
@@ -128,6 +136,9 @@ func (a *agent) run(ctx context.Context, cancel context.CancelFunc, up *uplink.U
 	loop("collect", a.collect.Run)
 	loop("act", a.runPlans)
 	loop("uplink", up.Run)
+	if a.karpenter != nil {
+		loop("conflicts", a.watchConflicts(a.karpenter))
+	}
 	wg.Wait()
 }
 

@@ -25,6 +25,8 @@ type Autoscalers struct {
 	KEDA     bool     `json:"keda"`     // answer KEDA's triggers external and external-push
 	TLS      ServeTLS `json:"tls"`      // Cluster Autoscaler accepts nothing else
 	HPA      HPA      `json:"hpa"`      // workloads that a HorizontalPodAutoscaler owns
+
+	Karpenter Karpenter `json:"karpenter"` // machines
 }
 
 // ServeTLS names PEM files, read anew for each connection.
@@ -78,7 +80,7 @@ func (a Autoscalers) faults(kubernetes bool) []error {
 	for _, f := range []string{a.TLS.CertFile, a.TLS.KeyFile, a.TLS.ClientCAFile} {
 		fault(f != "" && !filepath.IsAbs(f), "tls: %q must be an absolute path", f)
 	}
-	return out
+	return append(out, a.Karpenter.faults(kubernetes)...)
 }
 
 func (a Autoscalers) served() bool { return a.Expander || a.KEDA }
@@ -143,7 +145,7 @@ func (a *agent) Standing(s *agentv1.Standing) {
 	}
 }
 
-// handBack gives every HPA the bounds back that its owner gave it. It is run once, when the agent is uninstalled.
+// handBack gives every HPA the bounds back that its owner gave it, and Karpenter what it had. It is run once, when the agent is uninstalled.
 func handBack(ctx context.Context, cfg Config, log *slog.Logger) error {
 	if !cfg.Sources.Kubernetes.Enabled {
 		return errors.New("there is no cluster to hand anything back to: sources.kubernetes is not enabled")
@@ -160,5 +162,10 @@ func handBack(ctx context.Context, cfg Config, log *slog.Logger) error {
 	defer cancel()
 	n, err := act.NewHPA(client.AutoscalingV2(), nil, 0).HandBack(ctx, cfg.Namespaces.Include)
 	log.Info("handed back", "horizontal_pod_autoscalers", n)
-	return err
+	k, kerr := provisioner(cfg, rc)
+	if k != nil {
+		n, kerr = k.HandBack(ctx)
+		log.Info("handed back", "nodepools_and_nodeoverlays", n)
+	}
+	return errors.Join(err, kerr)
 }

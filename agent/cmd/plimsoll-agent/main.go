@@ -30,6 +30,7 @@ func run(args []string, lookup func(string) (string, bool)) error {
 	role := flags.String("role", "controller", "controller or node")
 	check := flags.Bool("check", false, "check the configuration and end")
 	giveBack := flags.Bool("hand-back", false, "give the cluster's own autoscalers back what they had, and end; before an uninstall")
+	plan := flags.String("apply", "", "apply the plan in `FILE` (JSON), write the results and end; with the state directory of an agent that does not run")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -53,6 +54,9 @@ func run(args []string, lookup func(string) (string, bool)) error {
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	if *giveBack {
 		return handBack(ctx, cfg, log)
+	}
+	if *plan != "" {
+		return applyFile(ctx, cfg, *plan, os.Stdout, log)
 	}
 	return runAgent(ctx, cfg, *role, node, buildVersion(), log)
 }

@@ -64,6 +64,9 @@ func build(cfg Config, role, node, version string, board *serve.Board, log *slog
 	if role == "controller" && cfg.Autoscalers.Expander {
 		p.can("expander")
 	}
+	if role == "controller" && cfg.Autoscalers.Karpenter.Enabled {
+		p.can("karpenter")
+	}
 	if role == "node" && cfg.Sources.PodResources.Socket != "" && (len(cfg.Sources.DCGMExporter) > 0 || cfg.Sources.DCGM.Mode != "off") {
 		if err := p.podResources(cfg, node, version, log); err != nil {
 			return nil, err

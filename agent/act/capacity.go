@@ -1,0 +1,158 @@
+package act
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	agentv1 "plimsoll.dev/services/wire/plimsoll/agent/v1"
+)
+
+// Provisioner changes objects of the cluster's node provisioner. Objects are named by key, "NodePool/name".
+type Provisioner interface {
+	// Read returns the object that an action is about as it stands. One that does not exist is no error.
+	Read(ctx context.Context, x *agentv1.CapacityAction) (Object, error)
+	// Put makes the object as the action says, or returns ErrConflict, as a *WritersError where somebody else holds a field,
+	// ErrForbidden where the object is not ours, ErrBusy where it may not go yet.
+	Put(ctx context.Context, x *agentv1.CapacityAction, from Object, by Mark) (Object, error)
+	// Carries says whether the object of a key was last written by this plan and action.
+	Carries(ctx context.Context, key string, by Mark) (bool, error)
+}
+
+// Object is an object of a provisioner as read.
+type Object struct {
+	Exists     bool
+	Spec       string // JSON of the fields that the action is about; empty: there is none
+	Version    string
+	Generation uint64 // of the plan that wrote it last; 0: none did
+	Same       bool   // it is as the action wants it
+}
+
+// Mark is kept on every object: which plan wrote it.
+type Mark struct {
+	Plan       string
+	Action     string
+	Generation uint64
+	AtMS       int64
+}
+
+// ErrBusy means that an object has machines and therefore stays.
+var ErrBusy = errors.New("it has machines")
+
+// WritersError is a conflict over fields, with those who write them. It is an ErrConflict.
+type WritersError struct {
+	Object  string
+	Writers []string // ours is the last
+	Fields  []string
+	Stopped bool // we were told to own it, and another controller writes it back again and again
+}
+
+// Error implements error.
+func (e *WritersError) Error() string {
+	what := "yielding"
+	if e.Stopped {
+		what = "they fight, and we stop"
+	}
+	return fmt.Sprintf("%s: %s is written by %s: %s", e.Object, strings.Join(e.Fields, ", "), strings.Join(e.Writers, " and "), what)
+}
+
+// Is makes it an ErrConflict.
+func (e *WritersError) Is(target error) bool { return target == ErrConflict }
+
+// UseProvisioner lets the actor carry out capacity actions. It is called before the first plan.
+func (a *Actor) UseProvisioner(p Provisioner) { a.provisioner = p }
+
+// capacityKey names the object of an action; empty where it names none.
+func capacityKey(x *agentv1.CapacityAction) string {
+	switch {
+	case x.GetNodePool().GetName() != "" && x.GetNodeOverlay() == nil:
+		return kindPool + "/" + x.GetNodePool().GetName()
+	case x.GetNodeOverlay().GetName() != "" && x.GetNodePool() == nil:
+		return kindOverlay + "/" + x.GetNodeOverlay().GetName()
+	}
+	return ""
+}
+
+func isCapacityKey(key string) bool {
+	return strings.HasPrefix(key, kindPool+"/") || strings.HasPrefix(key, kindOverlay+"/")
+}
+
+// change carries one capacity action out and journals how it ended.
+func (a *Actor) change(ctx context.Context, plan *agentv1.Plan, x *agentv1.CapacityAction) *agentv1.ActionResult {
+	r := a.tryChange(ctx, plan, x)
+	if err := a.journal.Done(r); err != nil {
+		a.log.Error("journal cannot be written", "plan", plan.GetPlanId(), "error", err)
+	}
+	return r
+}
+
+func (a *Actor) tryChange(ctx context.Context, plan *agentv1.Plan, x *agentv1.CapacityAction) *agentv1.ActionResult {
+	if a.provisioner == nil {
+		return a.changed(plan, x, Object{}, Object{}, "refused", "mode", "this agent does not steer a node provisioner")
+	}
+	for try := 0; ; try++ {
+		now, err := a.provisioner.Read(ctx, x)
+		if err != nil {
+			return a.changeFailed(plan, x, now, err)
+		}
+		l := a.cfg.Limits
+		switch {
+		case now.Generation > plan.GetGeneration():
+			return a.changed(plan, x, now, now, "refused", "stale_generation", fmt.Sprintf("plan %d wrote it already; this is plan %d", now.Generation, plan.GetGeneration()))
+		case now.Same:
+			return a.changed(plan, x, now, now, "already", "", "")
+		case x.GetNodePool() != nil && l.MaxActionsPerMinute > 0 && a.journal.ActionsSince(a.env.NowMS()-minuteMS) >= l.MaxActionsPerMinute:
+			return a.changed(plan, x, now, now, "refused", "limit", fmt.Sprintf("this agent makes at most %d changes a minute", l.MaxActionsPerMinute))
+		}
+		if err := a.journal.Changing(plan.GetPlanId(), x.GetActionId(), x.GetNodePool() != nil, a.env.NowMS()); err != nil {
+			return a.changeFailed(plan, x, now, fmt.Errorf("write journal: %w", err))
+		}
+		after, err := a.provisioner.Put(ctx, x, now, Mark{Plan: plan.GetPlanId(), Action: x.GetActionId(), Generation: plan.GetGeneration(), AtMS: a.env.NowMS()})
+		var writers *WritersError
+		if errors.Is(err, ErrConflict) && !errors.As(err, &writers) && try+1 < setAttempts {
+			continue // it changed since it was read: look again
+		}
+		if err != nil {
+			return a.changeFailed(plan, x, now, err)
+		}
+		return a.changed(plan, x, now, after, "applied", "", "")
+	}
+}
+
+func (a *Actor) changed(plan *agentv1.Plan, x *agentv1.CapacityAction, before, after Object, outcome, code, why string) *agentv1.ActionResult {
+	return &agentv1.ActionResult{ActionId: x.GetActionId(), PlanId: plan.GetPlanId(), Generation: plan.GetGeneration(), Outcome: outcome, ErrorCode: code, Error: why,
+		AtMs: a.env.NowMS(), BeforeSpec: before.Spec, AfterSpec: after.Spec, ResourceVersion: after.Version}
+}
+
+func (a *Actor) changeFailed(plan *agentv1.Plan, x *agentv1.CapacityAction, now Object, err error) *agentv1.ActionResult {
+	outcome, code := "failed", "internal"
+	switch {
+	case errors.Is(err, ErrBusy):
+		outcome, code = "refused", "precondition"
+	case errors.Is(err, ErrNotFound):
+		code = "not_found"
+	case errors.Is(err, ErrForbidden):
+		code = "forbidden"
+	case errors.Is(err, ErrConflict):
+		code = "conflict"
+	}
+	r := a.changed(plan, x, now, now, outcome, code, err.Error())
+	var writers *WritersError
+	if errors.As(err, &writers) {
+		r.Writers = writers.Writers
+	}
+	return r
+}
+
+// settleChange says how a capacity action ended that a former life of the agent had under way.
+func (a *Actor) settleChange(ctx context.Context, p OpenPlan, x OpenAction, r *agentv1.ActionResult) *agentv1.ActionResult {
+	if a.provisioner == nil {
+		return r
+	}
+	ok, err := a.provisioner.Carries(ctx, x.Workload, Mark{Plan: p.ID, Action: x.ID, Generation: p.Generation})
+	if err == nil && ok {
+		r.Outcome, r.ErrorCode, r.Error = "applied", "", ""
+	}
+	return r
+}

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"plimsoll.dev/agent/act"
+	"plimsoll.dev/agent/uplink"
+	agentv1 "plimsoll.dev/services/wire/plimsoll/agent/v1"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+// Karpenter says whether NodePools and NodeOverlays are written, and which NodePools of others.
+type Karpenter struct {
+	Enabled bool     `json:"enabled"` // write NodePools and NodeOverlays named plimsoll-*
+	Own     []string `json:"own"`     // NodePools that others made and that Plimsoll shall write; restored by -hand-back
+}
+
+const (
+	conflictLook  = 30 * time.Second
+	conflictAgain = 10 * time.Minute // the same conflict is told again after this
+	maxPlanFile   = 32 << 20
+)
+
+func (k Karpenter) faults(kubernetes bool) []error {
+	var out []error
+	if k.Enabled && !kubernetes {
+		out = append(out, errors.New("autoscalers.karpenter needs sources.kubernetes"))
+	}
+	if !k.Enabled && len(k.Own) > 0 {
+		out = append(out, errors.New("autoscalers.karpenter.own names NodePools, but autoscalers.karpenter.enabled is false"))
+	}
+	for _, name := range k.Own {
+		if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" {
+			out = append(out, fmt.Errorf("autoscalers.karpenter.own: %q cannot be the name of a NodePool", name))
+		}
+	}
+	return out
+}
+
+// provisioner is nil where Karpenter is not steered.
+func provisioner(cfg Config, rc *rest.Config) (*act.Karpenter, error) {
+	if !cfg.Autoscalers.Karpenter.Enabled || rc == nil {
+		return nil, nil
+	}
+	objects, err := dynamic.NewForConfig(rc)
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes: %w", err)
+	}
+	return act.NewKarpenter(objects, cfg.Autoscalers.Karpenter.Own), nil
+}
+
+// watchConflicts tells when somebody else changes what a plan wrote: each conflict once in ten minutes.
+func (a *agent) watchConflicts(k *act.Karpenter) func(context.Context) error {
+	return func(ctx context.Context) error {
+		t := time.NewTicker(conflictLook)
+		defer t.Stop()
+		told := map[string]time.Time{}
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-t.C:
+			}
+			found, err := k.Conflicts(ctx)
+			if err != nil {
+				a.log.Warn("it is not known who writes NodePools", "error", err)
+			}
+			events := &agentv1.Events{}
+			now := time.Now()
+			for _, w := range found {
+				if key := w.Error(); now.Sub(told[key]) > conflictAgain {
+					told[key] = now
+					a.log.Warn("conflict", "object", w.Object, "writers", strings.Join(w.Writers, ","), "fields", strings.Join(w.Fields, ","))
+					events.Events = append(events.Events, &agentv1.Event{AtMs: a.clock.NowMS(), Kind: "conflict", Object: w.Object, Reason: "TwoWriters", Message: w.Error()})
+				}
+			}
+			if len(events.Events) == 0 {
+				continue
+			}
+			if _, err := a.spool.Append(&agentv1.Report{AtMs: a.clock.NowMS(), Body: &agentv1.Report_Events{Events: events}}); err != nil {
+				a.log.Error("a conflict could not be reported", "error", err)
+			}
+		}
+	}
+}
+
+// applyFile applies the plan of a file (JSON of the wire's Plan) under the same journal, fence, mode and limits as one from the service,
+// writes a result for each action, one a line, and ends. No other agent may use the state directory at the same time.
+func applyFile(ctx context.Context, cfg Config, path string, out io.Writer, log *slog.Logger) error {
+	plan, err := readPlan(path)
+	if err != nil {
+		return err
+	}
+	state, err := uplink.OpenState(cfg.StateDir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = state.Close() }()
+	journal, err := act.OpenJournal(state.Path("act.log"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = journal.Close() }()
+	rc, err := restConfig(cfg.Sources.Kubernetes.Kubeconfig, buildVersion())
+	if err != nil {
+		return err
+	}
+	direct, err := act.NewKube(rc)
+	if err != nil {
+		return err
+	}
+	k, err := provisioner(cfg, rc)
+	if err != nil {
+		return err
+	}
+	actor := act.New(act.Config{Mode: cfg.Mode, Limits: act.Limits{MaxReplicas: cfg.Limits.MaxReplicas, MaxReplicasPerWorkload: cfg.Limits.MaxReplicasPerWorkload,
+		MaxActionsPerMinute: cfg.Limits.MaxActionsPerMinute, Freeze: cfg.Limits.Freeze}}, journal, direct,
+		act.Env{NowMS: func() int64 { return time.Now().UnixMilli() }, Observed: func() map[string]int32 { return nil }}, log)
+	if k != nil {
+		actor.UseProvisioner(k)
+	}
+	w := bufio.NewWriter(out)
+	var bad []string
+	for _, results := range append(actor.Recover(ctx), actor.Apply(ctx, plan)) {
+		for _, r := range results {
+			b, err := protojson.Marshal(r)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(w, "%s\n", b)
+			if !slices.Contains([]string{"applied", "already"}, r.GetOutcome()) && r.GetPlanId() == plan.GetPlanId() {
+				bad = append(bad, r.GetActionId()+" "+r.GetOutcome()+" "+r.GetErrorCode())
+			}
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if len(bad) > 0 {
+		return fmt.Errorf("%d of the plan's actions were not carried out, first: %s", len(bad), bad[0])
+	}
+	return nil
+}
+
+func readPlan(path string) (*agentv1.Plan, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("plan: %w", err)
+	}
+	if info.Size() > maxPlanFile {
+		return nil, fmt.Errorf("plan: %s has %d bytes; at most %d are read", path, info.Size(), maxPlanFile)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("plan: %w", err)
+	}
+	plan := &agentv1.Plan{}
+	if err := protojson.Unmarshal(b, plan); err != nil {
+		return nil, fmt.Errorf("plan: %s: %w", path, err)
+	}
+	if plan.GetPlanId() == "" || plan.GetGeneration() == 0 {
+		return nil, fmt.Errorf("plan: %s has no plan_id or no generation", path)
+	}
+	return plan, nil
+}
