@@ -30,6 +30,7 @@ Usage: plimsoll COMMAND [flags]
   tenant     NAME E-MAIL: make a tenant and its first owner
   replay     score | compare | run: scaling policies on recorded load against a proven bound
   pack       pods on offerings at the least price, with a proven bound
+  karpenter  a packing as the plan that makes Karpenter buy it
   market     import | history | show | ...: Spot prices
   secrets    reseal: seal with a new PLIMSOLL_SECRET_KEY what the old one sealed
   focus      check FILE: does a FOCUS file keep the rules
@@ -53,7 +54,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 2
 	}
 	commands := map[string]func(context.Context, []string, io.Writer, io.Writer) error{
-		"dev": devCommand, "serve": serveCommand, "worker": workerCommand, "migrate": migrateCommand, "tenant": tenantCommand, "market": marketCommand, "replay": replayCommand, "focus": focusCommand, "pack": packCommand, "secrets": secretsCommand, "openapi": openapiCommand,
+		"dev": devCommand, "serve": serveCommand, "worker": workerCommand, "migrate": migrateCommand, "tenant": tenantCommand, "market": marketCommand, "replay": replayCommand, "focus": focusCommand, "pack": packCommand, "karpenter": karpenterCommand, "secrets": secretsCommand, "openapi": openapiCommand,
 		"version": func(_ context.Context, _ []string, out, _ io.Writer) error {
 			_, err := fmt.Fprintln(out, version())
 			return err
