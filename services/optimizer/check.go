@@ -63,6 +63,7 @@ func Check(p Plan, in Input) []Violation {
 			c.say("left_out", "workload %s has a policy and no decision", id)
 		}
 	}
+	c.checkBudgets(p, &in, states)
 	sortViolations(c.out)
 	return c.out
 }

@@ -41,7 +41,7 @@ func Decide(in Input) (Plan, error) {
 			continue
 		}
 		p := b.Policy.WithDefaults()
-		d, m := g.decide(&s, w, &p, b.Version, in.Memory[w.Workload.ID], in.forecast(w.Workload.ID))
+		d, m := g.decide(&s, w, &p, b.Version, in.Memory[w.Workload.ID], in.forecast(w.Workload.ID), nil)
 		plan.Decisions = append(plan.Decisions, d)
 		plan.Memory[w.Workload.ID] = m
 		if p.PlanTTLSeconds > 0 && (ttl == 0 || p.PlanTTLSeconds < ttl) {
@@ -52,7 +52,31 @@ func Decide(in Input) (Plan, error) {
 		ttl = defaultPlanTTL
 	}
 	plan.ExpiresAt = s.Now.Add(seconds(ttl))
+	if len(in.Budgets) > 0 {
+		plan.afford(&in, g)
+	}
 	return plan, nil
+}
+
+// afford decides again on the workloads that budgets leave less than their signals ask for.
+func (plan *Plan) afford(in *Input, g *deciding) {
+	s := &in.Snapshot
+	states := make(map[fleet.WorkloadID]*fleet.WorkloadState, len(s.Workloads))
+	for i := range s.Workloads {
+		states[s.Workloads[i].Workload.ID] = &s.Workloads[i]
+	}
+	var limits map[fleet.WorkloadID]spendLimit
+	limits, plan.Trips = limitSpend(in, states, plan.Decisions)
+	for i := range plan.Decisions {
+		id := plan.Decisions[i].Workload
+		l, ok := limits[id]
+		if !ok {
+			continue
+		}
+		b := in.Policies[id]
+		p := b.Policy.WithDefaults()
+		plan.Decisions[i], plan.Memory[id] = g.decide(s, states[id], &p, b.Version, in.Memory[id], in.forecast(id), &l)
+	}
 }
 
 // forecast of a workload; nil when there is none.

@@ -14,6 +14,7 @@ type deciding struct {
 	policy *Policy
 	// forecast for an SLO rule; nil: there is none
 	forecast *Forecast
+	limited  *spendLimit // what budgets leave; nil: they do not speak
 	memory   Memory
 	d        Decision
 	count    int // the replica count so far
@@ -32,8 +33,8 @@ type deciding struct {
 }
 
 // decide decides on one workload. p has its defaults. g is only a place to work in: nothing of what was in it counts.
-func (g *deciding) decide(snap *fleet.Snapshot, w *fleet.WorkloadState, p *Policy, version int, m Memory, f *Forecast) (Decision, Memory) {
-	*g = deciding{snap: snap, state: w, policy: p, memory: m, forecast: f}
+func (g *deciding) decide(snap *fleet.Snapshot, w *fleet.WorkloadState, p *Policy, version int, m Memory, f *Forecast, limit *spendLimit) (Decision, Memory) {
+	*g = deciding{snap: snap, state: w, policy: p, memory: m, forecast: f, limited: limit}
 	g.d = Decision{
 		At: snap.Now, Workload: w.Workload.ID, Key: w.Workload.Key, From: w.Replicas, Ready: w.Ready, Needed: w.Replicas,
 		Min: p.Min, Max: p.Max, Mode: fleet.Stricter(snap.Mode, p.Mode), Policy: version,
@@ -90,6 +91,7 @@ func (g *deciding) settleCount() {
 			g.damp()
 		}
 		g.bounds()
+		g.spend()
 	}
 }
 

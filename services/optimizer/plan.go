@@ -15,6 +15,8 @@ type Input struct {
 	Memory   map[fleet.WorkloadID]Memory
 	// Forecasts of the workloads whose policy has an SLO rule, as they were learned up to now.
 	Forecasts map[fleet.WorkloadID]Forecast `json:",omitempty"`
+	// Budgets that are enforced or have a breaker.
+	Budgets []Budget `json:",omitempty"`
 }
 
 // Binding is a policy version in force for a workload.
@@ -44,6 +46,8 @@ type Plan struct {
 	Decisions  []Decision
 	// Memory to keep for the next decision, for each workload decided upon.
 	Memory map[fleet.WorkloadID]Memory
+	// Trips are the breakers that this plan trips, by budget.
+	Trips []Trip `json:",omitempty"`
 }
 
 // Decision says what one workload shall have, with everything needed to explain it.
@@ -106,6 +110,8 @@ type Reason struct {
 	Until *time.Time `json:"until,omitempty"`
 	// Binding marks the one reason of a decision that settled its target.
 	Binding bool `json:"binding,omitempty"`
+	// Budget that spoke, for the reasons of money.
+	Budget fleet.BudgetID `json:"budget,omitempty"`
 }
 
 // Reason codes.

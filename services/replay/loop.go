@@ -2,6 +2,7 @@ package replay
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"plimsoll.dev/services/fleet"
@@ -23,6 +24,9 @@ type Loop struct {
 	Parent     fleet.PlanID // its id; set by whoever stores plans
 	// ReplicaHour prices one replica of a workload; nil: unknown.
 	ReplicaHour func(fleet.WorkloadState) *fleet.Money
+	// Budgets that are enforced or have a breaker; nil: none. What trips stays so for BreakerHold, or for good when that is zero.
+	Budgets     []optimizer.Budget
+	BreakerHold time.Duration
 	// Window is how far back a decision sees; default five minutes. Whoever stores the inputs pays for its length.
 	Window time.Duration
 }
@@ -37,7 +41,7 @@ type Made struct {
 // Decide makes one plan at the World's present and carries out what may be carried out without a person: decisions in enforce mode.
 // Proposals wait for an approval that does not come here, so in history such a workload stays as it is.
 func (l *Loop) Decide() (Made, error) {
-	in := optimizer.Input{Snapshot: l.snapshot(), Policies: l.Policies, Memory: l.Memory}
+	in := optimizer.Input{Snapshot: l.snapshot(), Policies: l.Policies, Memory: l.Memory, Budgets: l.Budgets}
 	in = l.learn(in)
 	plan, err := optimizer.Decide(in)
 	if err != nil {
@@ -59,10 +63,31 @@ func (l *Loop) Decide() (Made, error) {
 		}
 	}
 	l.Memory = plan.Memory
+	l.trip(plan.Trips)
 	if len(made.News) > 0 {
 		l.Generation = plan.Generation
 	}
 	return made, nil
+}
+
+// trip notes the breakers that a plan tripped. The budgets of the input stay as they were seen.
+func (l *Loop) trip(trips []optimizer.Trip) {
+	if len(trips) == 0 {
+		return
+	}
+	l.Budgets = slices.Clone(l.Budgets)
+	for _, t := range trips {
+		for i := range l.Budgets {
+			if b := &l.Budgets[i]; b.ID == t.Budget {
+				at := t.At
+				b.TrippedAt, b.Until = &at, nil
+				if l.BreakerHold > 0 {
+					until := at.Add(l.BreakerHold)
+					b.Until = &until
+				}
+			}
+		}
+	}
 }
 
 // learn adds forecasts to the input.

@@ -263,18 +263,20 @@ var (
 func encodeInput(in optimizer.Input, news []optimizer.Decision) (blob, hash []byte, err error) {
 	part := optimizer.Input{Snapshot: in.Snapshot, Policies: map[fleet.WorkloadID]optimizer.Binding{}, Memory: map[fleet.WorkloadID]optimizer.Memory{}}
 	part.Snapshot.Workloads = nil
-	keep := map[fleet.WorkloadID]bool{}
-	for _, d := range news {
-		keep[d.Workload] = true
-		part.Policies[d.Workload] = in.Policies[d.Workload]
-		if m, ok := in.Memory[d.Workload]; ok {
-			part.Memory[d.Workload] = m
+	var keep map[fleet.WorkloadID]bool
+	keep, part.Budgets = in.Needs(news)
+	for id := range keep {
+		if p, ok := in.Policies[id]; ok {
+			part.Policies[id] = p
 		}
-		if f, ok := in.Forecasts[d.Workload]; ok {
+		if m, ok := in.Memory[id]; ok {
+			part.Memory[id] = m
+		}
+		if f, ok := in.Forecasts[id]; ok {
 			if part.Forecasts == nil {
 				part.Forecasts = map[fleet.WorkloadID]optimizer.Forecast{}
 			}
-			part.Forecasts[d.Workload] = f
+			part.Forecasts[id] = f
 		}
 	}
 	for _, w := range in.Snapshot.Workloads {
