@@ -132,8 +132,9 @@ SELECT r.at, r.workload_id::text, r.cpu_cores, r.memory_mib, coalesce(r.gpu_sm_a
 FROM workload w JOIN rollup_1h r ON r.tenant_id = w.tenant_id AND r.workload_id = w.id AND r.at >= $3 AND r.at < $4
 WHERE w.tenant_id = $1 AND w.cluster_id = $2`, tx.Tenant, cluster, from, to).Query(in.readUsage)
 	batch.Queue(`
-SELECT DISTINCT ON (hour, node_uid) hour, node_uid, list_nano, effective_nano, source, as_of FROM node_price
-WHERE tenant_id = $1 AND cluster_id = $2 AND hour >= $3 AND hour < $4 ORDER BY hour, node_uid, version DESC`,
+SELECT DISTINCT ON (p.hour, p.node_uid) p.hour, p.node_uid, p.list_nano, coalesce(b.hour_nano, p.effective_nano), CASE WHEN b.hour_nano IS NULL THEN p.source ELSE 'bill' END, p.as_of
+FROM node_price p LEFT JOIN bill_price b ON b.tenant_id = p.tenant_id AND b.cluster_id = p.cluster_id AND b.hour = p.hour AND b.node_uid = p.node_uid
+WHERE p.tenant_id = $1 AND p.cluster_id = $2 AND p.hour >= $3 AND p.hour < $4 AND p.source <> 'bill' ORDER BY p.hour, p.node_uid, p.version DESC`,
 		tx.Tenant, cluster, from, to).Query(in.readFrozen)
 	batch.Queue(`
 SELECT w.version, w.weights FROM cost_weights w WHERE w.tenant_id = $1 AND w.version IN (
