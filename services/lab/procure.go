@@ -71,11 +71,40 @@ func (b *Procure) buy(v *MarketView, want int, targets []int) {
 	for ; held > total; held-- {
 		targets[b.worst(v, targets, held)]--
 	}
+	held, ready = b.leaveDear(v, want, held, ready, targets)
 	onDemand, _ := heldOf(v, fleet.PurchaseOnDemand)
 	// What Spot cannot give is bought on demand; what stands in for Spot goes when Spot is ready.
 	need := max(missing(want, held), min(onDemand, missing(want, ready)))
 	need = max(need, missing(int(math.Ceil(b.cfg.Critical*v.Busy)), ready-largest))
 	place(v, targets, fleet.PurchaseOnDemand, need)
+}
+
+// dear says that a pool of Spot costs more than the cheapest on demand: nobody buys there, whatever its hazard.
+func dear(v *MarketView, i int) bool {
+	for j := range v.Pools {
+		if v.Pools[j].Purchase == fleet.PurchaseOnDemand && v.Pools[i].Purchase == fleet.PurchaseSpot && v.Pools[i].Price > v.Pools[j].Price {
+			return true
+		}
+	}
+	return false
+}
+
+// leaveDear lets go of Spot that is dearer than on demand once what stands in for it serves, and says what Spot is left to count on.
+func (b *Procure) leaveDear(v *MarketView, want, held, ready int, targets []int) (heldLeft, readyLeft int) {
+	for i := range v.Pools {
+		if dear(v, i) {
+			held, ready = held-targets[i], ready-v.Pools[i].Ready
+		}
+	}
+	if _, standIn := heldOf(v, fleet.PurchaseOnDemand); ready+standIn < want {
+		return held, ready
+	}
+	for i := range v.Pools {
+		if dear(v, i) {
+			targets[i] = 0
+		}
+	}
+	return held, ready
 }
 
 func (b *Procure) learn(v *MarketView) {
@@ -126,7 +155,7 @@ func (b *Procure) best(v *MarketView, targets []int, held int) int {
 	onDemand, _ := heldOf(v, fleet.PurchaseOnDemand)
 	for i := range v.Pools {
 		p, k := &v.Pools[i], &b.pools[i]
-		if p.Purchase != fleet.PurchaseSpot || v.Slot < k.since+b.wait(k, onDemand > 0) || (p.Ready+p.Starting == 0 && targets[i] > 0) || (k.cap > 0 && targets[i] >= k.cap) {
+		if p.Purchase != fleet.PurchaseSpot || dear(v, i) || v.Slot < k.since+b.wait(k, onDemand > 0) || (p.Ready+p.Starting == 0 && targets[i] > 0) || (k.cap > 0 && targets[i] >= k.cap) {
 			continue
 		}
 		if s := b.score(v, i, targets[i]+1, held+1); s < least {

@@ -22,6 +22,7 @@ const replayUsage = `plimsoll replay scores scaling policies on recorded or buil
              --hindsight tunes every baseline on the judged span itself and checks our claim against the best of them
   compare    two policies side by side: what each costs and how many requests wait
   run        one policy on one workload, hour by hour
+  chaos      faults of telemetry, machines and load, with what a policy must keep to (docs/chaos.md)
   tune       what nightly tuning would set: the cheapest of a small grid over the last weeks, one notch at most
   workloads  the workloads of the program as YAML, to start your own from
   policies   the policies and the families of baselines, with what their targets mean
@@ -31,7 +32,7 @@ plimsoll replay COMMAND -h tells the flags. Without --data DIR or --workload-fil
 
 // replayCommands by name. Each reads its own flags.
 var replayCommands = map[string]func(context.Context, []string, io.Writer, io.Writer) error{
-	"score": replayScore, "compare": replayCompare, "run": replayRun, "tune": replayTune, "workloads": replayWorkloads, "policies": replayPolicies,
+	"score": replayScore, "compare": replayCompare, "run": replayRun, "tune": replayTune, "chaos": replayChaos, "workloads": replayWorkloads, "policies": replayPolicies,
 }
 
 func replayCommand(ctx context.Context, args []string, stdout, stderr io.Writer) error {

@@ -44,7 +44,7 @@ func (c *Policy) Outlook() Outlook {
 	size := spread(level)
 	o := Outlook{Slot: c.slot - 1, Learned: c.casts[0].n, Hours: c.hours, Demand: c.demand(), Backlog: c.load.backlog(), Median: c.median(), LeadSlots: f.lead,
 		Level: level, Middle: max(0, level+f.middle*size), Upper: max(0, level+f.edge[at.Quantile]*size),
-		Need: int(c.wants[at.Cast][at.Quantile]), Want: int(c.queue[c.chief].want), CatchUp: int(c.par.catchUp(c.demand(), c.load.backlog())),
+		Need: int(c.wants[at.Cast][at.Quantile]), Want: int(c.queue[c.chief].want), CatchUp: int(c.catchUp()),
 		Chief: c.standing(&c.queue[c.chief]), Own: c.standing(&c.own), Plain: c.standing(&c.plain)}
 	if c.second >= 0 {
 		s := c.standing(&c.queue[c.second])

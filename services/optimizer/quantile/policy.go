@@ -77,7 +77,13 @@ func (c *Policy) Step(g Gauges) int {
 
 // want is what the shadow in charge asks for, and what works off a backlog.
 func (c *Policy) want() int {
-	return int(max(c.queue[c.chief].want, c.par.catchUp(c.demand(), c.load.backlog())))
+	return int(max(c.queue[c.chief].want, c.catchUp()))
+}
+
+// catchUp is what works off the backlog there is, and the one that a surge is about to make.
+func (c *Policy) catchUp() int32 {
+	demand, backlog := c.demand(), c.load.backlog()
+	return c.par.catchUp(demand, backlog+c.own.coming(&c.par, c.slot, demand, backlog))
 }
 
 // demand of the newest slot.

@@ -24,7 +24,7 @@ func newShadow(p *Params, at Choice) shadow {
 // orders take that long, and what is let go is gone at once.
 func (s *shadow) step(p *Params, slot int64, need int32, demand, requests float64) {
 	s.serve(p, demand, requests)
-	need = max(need, p.catchUp(demand, s.backlog))
+	need = max(need, p.catchUp(demand, s.backlog+s.coming(p, slot, demand, s.backlog)))
 	s.order(slot, s.hold.add(slot, need))
 }
 
@@ -90,6 +90,36 @@ func (p *Params) catchUp(demand, backlog float64) int32 {
 		return 0
 	}
 	return int32(min(math.Ceil(1.05*demand+backlog/p.CatchUpSeconds), maxReplicas))
+}
+
+// A surge is a demand of surgeFrom times what is ready. What it will make wait is worked off in two thirds of the time that other backlogs are,
+// by at most one and a half times the demand, since it may
+// be over at once, and two and a half times once it has lasted for two slots.
+const (
+	surgeFrom  = 2
+	surgeHaste = 1.5
+	surgeMost  = 1.5
+	surgeLast  = 2.5
+)
+
+// coming is the work (replica-seconds) that will have joined the queue by the time an order of now is ready, if the demand stays and is a surge: it
+// is worked off within the same time as what waits already, not only once it waits too.
+func (s *shadow) coming(p *Params, slot int64, demand, backlog float64) float64 {
+	if s.start.n == 0 || demand <= -surgeFrom*float64(s.start.top()) {
+		return 0
+	}
+	most := surgeMost
+	if over := demand + float64(s.start.top()); backlog > 1.5*over*SlotSeconds {
+		most = surgeLast
+	}
+	sum, at := 0.0, int32(0)
+	for u := slot + 1; u <= slot+int64(p.ColdSlots); u++ {
+		for at < s.start.n-1 && s.start.at(at).slot <= u-int64(s.start.slots) {
+			at++
+		}
+		sum += max(0, demand+float64(s.start.at(at).value)) * SlotSeconds
+	}
+	return min(surgeHaste*sum, most*demand*p.CatchUpSeconds)
 }
 
 // above is the share of a straight line from a to b that lies over a limit.
