@@ -460,8 +460,9 @@ func TestOutcomeOfAnAttempt(t *testing.T) {
 	}
 }
 
-// Two weeks of a cluster of thirty nodes, hour by hour.
-func TestTwoWeeksOfThirtyNodesCloseInSeconds(t *testing.T) {
+// Two weeks of a cluster of thirty nodes, hour by hour: an hour costs no more to close for the weeks that lie before it. What a month of
+// ten thousand pods takes is measured by scripts/bench cost.
+func TestClosingAnHourCostsNoMoreForTheWeeksBeforeIt(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("a load test")
@@ -481,14 +482,17 @@ SELECT $1, $2, 'p' || s || '-' || k, 'p', 'chat', 'chat/Deployment/w' || (s % 6)
 FROM generate_series(0, 119) s, generate_series(0, $4::int / 8 - 1) k, LATERAL (SELECT $3::timestamptz + k * interval '8 hours' AS t) x`, e.tenant, e.cluster, start, hours)
 	e.exec(`INSERT INTO rollup_1h (tenant_id, cluster_id, workload_id, at, samples, cpu_cores, memory_mib, gpu_sm_active_ratio)
 SELECT $1, $2, w, $3::timestamptz + h * interval '1 hour', 60, 12.5, 40000, 0.6 FROM unnest($4::uuid[]) w, generate_series(0, $5::int - 1) h`, e.tenant, e.cluster, start, ids, hours)
-	e.dataAt(start.Add(hours*time.Hour + 30*time.Minute))
-	began := time.Now()
-	e.catchUp()
-	took := time.Since(began)
+	var took [2]time.Duration
+	for week := range took {
+		e.dataAt(start.Add(time.Duration(week+1)*hours/2*time.Hour + 30*time.Minute))
+		began := time.Now()
+		e.catchUp()
+		took[week] = time.Since(began)
+	}
 	e.balanced(usd(t, "4.6016")*30*hours + usd(t, "69.024"))
 	closed := e.number(`SELECT count(*) FROM cost_hour WHERE tenant_id = $1 AND state = 'closed'`, e.tenant)
-	t.Logf("%d hours of 30 nodes and 120 pods closed in %s, %d transfers", closed, took.Round(time.Millisecond), e.number(`SELECT count(*) FROM cost_transfer WHERE tenant_id = $1`, e.tenant))
-	if closed != hours || took > 15*time.Second {
-		t.Errorf("%d hours closed in %s, want %d in less than 15 s", closed, took, hours)
+	t.Logf("%d hours of 30 nodes and 120 pods closed in %s and %s, %d transfers", closed, took[0].Round(time.Millisecond), took[1].Round(time.Millisecond), e.number(`SELECT count(*) FROM cost_transfer WHERE tenant_id = $1`, e.tenant))
+	if closed != hours || took[1] > 3*took[0] {
+		t.Errorf("%d hours closed, want %d; the second week took %s after %s for the first, want at most three times as long", closed, hours, took[1], took[0])
 	}
 }
