@@ -183,6 +183,7 @@ func (s *Server) register() {
 	s.registerOverview()
 	s.registerCost()
 	s.registerFocus()
+	s.registerBills()
 	s.registerBudgets()
 	s.registerWebhooks()
 	s.registerAlerts()

@@ -34,6 +34,7 @@ Usage: plimsoll COMMAND [flags]
   market     import | history | show | ...: Spot prices
   secrets    reseal: seal with a new PLIMSOLL_SECRET_KEY what the old one sealed
   focus      check FILE: does a FOCUS file keep the rules
+  bill       check | import | list: bills of clouds
   openapi    print the OpenAPI document of the REST API
   version    print the version
 
@@ -54,7 +55,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 2
 	}
 	commands := map[string]func(context.Context, []string, io.Writer, io.Writer) error{
-		"dev": devCommand, "serve": serveCommand, "worker": workerCommand, "migrate": migrateCommand, "tenant": tenantCommand, "market": marketCommand, "replay": replayCommand, "focus": focusCommand, "pack": packCommand, "karpenter": karpenterCommand, "secrets": secretsCommand, "openapi": openapiCommand,
+		"dev": devCommand, "serve": serveCommand, "worker": workerCommand, "migrate": migrateCommand, "tenant": tenantCommand, "market": marketCommand, "replay": replayCommand, "focus": focusCommand, "bill": billCommand, "pack": packCommand, "karpenter": karpenterCommand, "secrets": secretsCommand, "openapi": openapiCommand,
 		"version": func(_ context.Context, _ []string, out, _ io.Writer) error {
 			_, err := fmt.Fprintln(out, version())
 			return err
