@@ -95,9 +95,12 @@ func New(cfg Config, deps Deps) (*Client, error) {
 		Name: "plimsoll_plan_unsound_decisions_total", Help: "Decisions that broke a rule of their check and were thrown out. Each is a defect.",
 	})
 	doubts := newSpotGauge()
-	deps.Registry.MustRegister(seconds, waited, decide, unsound, doubts)
+	planned, brokenPlans := capacityMetrics()
+	deps.Registry.MustRegister(seconds, waited, decide, unsound, doubts, planned, brokenPlans)
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &PlanWorker{DB: deps.DB, Prices: deps.Prices, Log: deps.Log, Took: decide, Unsound: unsound})
+	river.AddWorker(workers, &CapacitySweep{DB: deps.DB, Log: deps.Log})
+	river.AddWorker(workers, &CapacityPlan{DB: deps.DB, Prices: deps.Prices, Log: deps.Log, Took: planned, Unsound: brokenPlans})
 	river.AddWorker(workers, &Compact{DB: deps.DB})
 	river.AddWorker(workers, &CloseHour{DB: deps.DB, Prices: deps.Prices, Log: deps.Log})
 	river.AddWorker(workers, &CheckBudgets{DB: deps.DB, Currency: deps.Prices().Currency(), Log: deps.Log})
@@ -131,6 +134,8 @@ func New(cfg Config, deps Deps) (*Client, error) {
 			river.NewPeriodicJob(river.PeriodicInterval(resealEvery), func() (river.JobArgs, *river.InsertOpts) { return ResealArgs{}, nil },
 				&river.PeriodicJobOpts{RunOnStart: true}),
 			river.NewPeriodicJob(river.PeriodicInterval(availabilityEvery), func() (river.JobArgs, *river.InsertOpts) { return AvailabilitySweepArgs{}, nil },
+				&river.PeriodicJobOpts{RunOnStart: true}),
+			river.NewPeriodicJob(river.PeriodicInterval(capacitySweepEvery), func() (river.JobArgs, *river.InsertOpts) { return CapacitySweepArgs{}, nil },
 				&river.PeriodicJobOpts{RunOnStart: true}),
 			river.NewPeriodicJob(river.PeriodicInterval(refreshSweepEvery), func() (river.JobArgs, *river.InsertOpts) { return RefreshSweepArgs{}, nil },
 				&river.PeriodicJobOpts{RunOnStart: true}),
