@@ -127,6 +127,12 @@ func (a *Actor) Apply(ctx context.Context, plan *agentv1.Plan) []*agentv1.Action
 			"code", r.GetErrorCode(), "before", r.GetBefore(), "after", r.GetAfter(), "reasons", strings.Join(action.GetReasons(), ","))
 		results = append(results, r)
 	}
+	if a.provisioner != nil && len(plan.GetCapacity()) > 0 {
+		mark := Mark{Plan: plan.GetPlanId(), Action: "prepare", Generation: plan.GetGeneration(), AtMS: a.env.NowMS()}
+		if err := a.provisioner.Prepare(ctx, plan.GetCapacity(), mark); err != nil {
+			a.log.Warn("new pools are opened without being ready", "plan", plan.GetPlanId(), "error", err)
+		}
+	}
 	for _, x := range plan.GetCapacity() {
 		r := a.change(ctx, plan, x)
 		a.log.Info("capacity", "plan", r.GetPlanId(), "action", r.GetActionId(), "object", capacityKey(x), "outcome", r.GetOutcome(),

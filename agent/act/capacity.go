@@ -11,6 +11,9 @@ import (
 
 // Provisioner changes objects of the cluster's node provisioner. Objects are named by key, "NodePool/name".
 type Provisioner interface {
+	// Prepare makes what is new, closed, and waits a while until it is ready, so that Put opens all of it at nearly the same time: what
+	// opens first would be filled with what belongs elsewhere.
+	Prepare(ctx context.Context, all []*agentv1.CapacityAction, by Mark) error
 	// Read returns the object that an action is about as it stands. One that does not exist is no error.
 	Read(ctx context.Context, x *agentv1.CapacityAction) (Object, error)
 	// Put makes the object as the action says, or returns ErrConflict, as a *WritersError where somebody else holds a field,
@@ -27,6 +30,7 @@ type Object struct {
 	Version    string
 	Generation uint64 // of the plan that wrote it last; 0: none did
 	Same       bool   // it is as the action wants it
+	spec       int64  // the API's count of changes of the spec: a status that moves on is no change
 }
 
 // Mark is kept on every object: which plan wrote it.

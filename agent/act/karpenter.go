@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	agentv1 "plimsoll.dev/services/wire/plimsoll/agent/v1"
 
@@ -33,6 +34,8 @@ const (
 
 	maxForced     = 2 // times in forcedWindow that fields are taken back; after that we stop
 	forcedWindow  = 10 * 60_000
+	readyTime     = 10 * time.Second // that new pools get to be taken by Karpenter
+	readyLook     = 100 * time.Millisecond
 	karpenterPage = 500
 	karpenterMax  = 20_000 // objects of one list
 )
@@ -89,6 +92,71 @@ func (k *Karpenter) get(ctx context.Context, key string) (*unstructured.Unstruct
 	return u, nil
 }
 
+// Prepare implements Provisioner: pools that do not exist are made with a limit of no nodes.
+func (k *Karpenter) Prepare(ctx context.Context, all []*agentv1.CapacityAction, by Mark) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTime)
+	defer cancel()
+	var made []string
+	for _, x := range all {
+		key := capacityKey(x)
+		if x.GetNodePool() == nil || x.GetAbsent() || !strings.HasPrefix(x.GetNodePool().GetName(), ownPrefix) {
+			continue
+		}
+		now, err := k.get(ctx, key)
+		if err != nil {
+			return err
+		}
+		if now != nil {
+			continue
+		}
+		want, err := k.desired(x, nil)
+		if err != nil {
+			return err
+		}
+		want["spec"].(map[string]any)["limits"] = map[string]any{"nodes": "0"}
+		want["metadata"] = map[string]any{"name": x.GetNodePool().GetName(), "labels": map[string]any{managedLabel: "true"},
+			"annotations": map[string]any{generationNote: strconv.FormatUint(by.Generation, 10), planNote: by.Plan + "/" + by.Action}}
+		if _, err := k.apply(ctx, k.objects.Resource(poolsResource), key, &unstructured.Unstructured{Object: want}, false); err != nil {
+			return err
+		}
+		made = append(made, key)
+	}
+	for _, key := range made {
+		if err := k.ready(ctx, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ready waits until Karpenter has taken a pool.
+func (k *Karpenter) ready(ctx context.Context, key string) error {
+	t := time.NewTicker(readyLook)
+	defer t.Stop()
+	for {
+		u, err := k.get(ctx, key)
+		if err != nil {
+			return err
+		}
+		if u == nil || condition(u, "Ready") {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: Karpenter has not taken it in %s", key, readyTime)
+		case <-t.C:
+		}
+	}
+}
+
+func condition(u *unstructured.Unstructured, kind string) bool {
+	all, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	return slices.ContainsFunc(all, func(c any) bool {
+		m, ok := c.(map[string]any)
+		return ok && m["type"] == kind && m["status"] == "True"
+	})
+}
+
 // Read implements Provisioner.
 func (k *Karpenter) Read(ctx context.Context, x *agentv1.CapacityAction) (Object, error) {
 	key := capacityKey(x)
@@ -104,9 +172,9 @@ func (k *Karpenter) Read(ctx context.Context, x *agentv1.CapacityAction) (Object
 	if err != nil {
 		return Object{}, err
 	}
-	o.Exists, o.Version, o.Generation = true, u.GetResourceVersion(), generationOf(u)
+	o.Exists, o.Version, o.Generation, o.spec = true, u.GetResourceVersion(), generationOf(u), u.GetGeneration()
 	o.Spec = text(part(want["spec"], u.Object["spec"]))
-	o.Same = !x.GetAbsent() && u.GetLabels()[managedLabel] != "" && within(want["spec"], u.Object["spec"])
+	o.Same = !x.GetAbsent() && u.GetLabels()[managedLabel] != "" && within(want["spec"], u.Object["spec"]) && sameLimits(want, u.Object)
 	return o, nil
 }
 
@@ -121,7 +189,7 @@ func (k *Karpenter) Put(ctx context.Context, x *agentv1.CapacityAction, from Obj
 	switch {
 	case err != nil:
 		return Object{}, err
-	case (now != nil) != from.Exists || now != nil && now.GetResourceVersion() != from.Version:
+	case (now != nil) != from.Exists || now != nil && now.GetGeneration() != from.spec:
 		return Object{}, fmt.Errorf("%s: %w", key, ErrConflict)
 	case !k.ours(key, now):
 		return Object{}, fmt.Errorf("%s was not made by Plimsoll, and it was not told to own it: %w", key, ErrForbidden)
@@ -428,6 +496,13 @@ func within(want, have any) bool {
 		return fmt.Sprint(w) == fmt.Sprint(have)
 	}
 	return reflect.DeepEqual(want, have)
+}
+
+// sameLimits: a limit that the plan does not name is one to take away.
+func sameLimits(want, have map[string]any) bool {
+	w, _, _ := unstructured.NestedMap(want, "spec", "limits")
+	h, _, _ := unstructured.NestedMap(have, "spec", "limits")
+	return len(w) == len(h)
 }
 
 func text(v any) string {

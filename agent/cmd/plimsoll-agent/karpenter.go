@@ -31,6 +31,7 @@ const (
 	conflictLook  = 30 * time.Second
 	conflictAgain = 10 * time.Minute // the same conflict is told again after this
 	maxPlanFile   = 32 << 20
+	karpenterQPS  = 100
 )
 
 func (k Karpenter) faults(kubernetes bool) []error {
@@ -54,6 +55,8 @@ func provisioner(cfg Config, rc *rest.Config) (*act.Karpenter, error) {
 	if !cfg.Autoscalers.Karpenter.Enabled || rc == nil {
 		return nil, nil
 	}
+	rc = rest.CopyConfig(rc)
+	rc.QPS, rc.Burst = karpenterQPS, 2*karpenterQPS // a plan's pools are to open at nearly the same time
 	objects, err := dynamic.NewForConfig(rc)
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes: %w", err)

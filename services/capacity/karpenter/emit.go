@@ -55,6 +55,11 @@ func (in *Input) pool(g *group, s Settings, nodes int64) NodePool {
 	}
 	slices.Sort(zones)
 	np := NodePool{Name: g.name, Nodes: &nodes, Class: s.Class, TaintGPUs: s.TaintGPUs && o.GPUCount > 0, EmptyAfterSec: s.EmptyAfterSec}
+	if o.VCPU > 0 {
+		np.CPUMilli = nodes*o.VCPU*1000 + o.VCPU*500
+	} else {
+		np.CPUMilli = nodes*o.CPUMilli + o.CPUMilli/2
+	}
 	np.Requirements = []Requirement{
 		{Key: LabelCapacityType, Values: []string{capacityType(o.Purchase)}},
 		{Key: LabelArch, Values: []string{o.Arch}},

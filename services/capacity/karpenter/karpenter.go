@@ -93,7 +93,8 @@ type NodePool struct {
 	Name          string        `json:"name"`
 	Weight        int32         `json:"weight"`
 	Requirements  []Requirement `json:"requirements"`
-	Nodes         *int64        `json:"nodes,omitempty"` // limit, what runs included; nil: none
+	Nodes         *int64        `json:"nodes,omitempty"`     // limit, what runs included; nil: none
+	CPUMilli      int64         `json:"cpu_milli,omitempty"` // limit with room for half a machine: Karpenter counts nodes only between its rounds, CPU within one too
 	Class         Class         `json:"class"`
 	TaintGPUs     bool          `json:"taint_gpus,omitempty"`
 	Consolidate   int64         `json:"consolidate"` // machines at a time that Karpenter may replace or end for money; 0: empty ones only

@@ -39,6 +39,9 @@ func (n *NodePool) wire() *agentv1.NodePoolSpec {
 		ConsolidationPolicy: "WhenEmpty", ConsolidateAfterSeconds: int32(min(n.EmptyAfterSec, 1<<30))} //nolint:gosec // bounded
 	if n.Nodes != nil {
 		w.Limits = map[string]string{"nodes": strconv.FormatInt(*n.Nodes, 10)}
+		if n.CPUMilli > 0 {
+			w.Limits["cpu"] = strconv.FormatInt(n.CPUMilli, 10) + "m"
+		}
 	}
 	w.Budgets = []*agentv1.DisruptionBudget{{Nodes: "100%", Reasons: []string{"Empty"}}, {Nodes: "0", Reasons: []string{"Drifted"}}}
 	if n.Consolidate > 0 {
