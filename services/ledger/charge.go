@@ -19,8 +19,8 @@ type SharedRule struct {
 	Parts  map[string]int64 // of SpreadFixed, by team; one without a part, or without costs of its own, carries nothing
 }
 
-// picks says whether the rule is about a row.
-func (r SharedRule) picks(o Owner) bool {
+// Picks says whether the rule is about a row.
+func (r SharedRule) Picks(o Owner) bool {
 	return r.Pick == "namespace" && o.Namespace == r.Value || r.Pick == "team" && o.Team == r.Value
 }
 
@@ -54,7 +54,7 @@ func ChargeTeams(scopes [][]Row, idle *Spread, rules []SharedRule) Charges {
 			if r.Kind != KindWorkload {
 				continue
 			}
-			if at := slices.IndexFunc(rules, func(s SharedRule) bool { return s.picks(r.Owner) }); at >= 0 {
+			if at := slices.IndexFunc(rules, func(s SharedRule) bool { return s.Picks(r.Owner) }); at >= 0 {
 				rows[i].Owner = Owner{Workload: fleet.WorkloadID(rules[at].ID), Team: marker}
 			}
 		}
