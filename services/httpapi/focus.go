@@ -22,6 +22,7 @@ const (
 	exportDeadline = 10 * time.Minute
 	exportStall    = 30 * time.Second // for the client to take what was written
 	exportChunk    = 64 << 10
+	parquetType    = "application/vnd.apache.parquet"
 )
 
 // FocusQuery selects what is exported. Exported because huma passes over embedded types that are not.
@@ -29,14 +30,15 @@ type FocusQuery struct {
 	From    time.Time       `query:"from" required:"true" doc:"a whole hour, UTC"`
 	To      time.Time       `query:"to" required:"true" doc:"exclusive; a whole hour, UTC"`
 	Cluster fleet.ClusterID `query:"cluster" format:"uuid" doc:"default: all clusters, and what is unused of commitments"`
-	Format  string          `query:"format" enum:"csv" default:"csv"`
+	Format  string          `query:"format" enum:"csv,parquet" default:"csv"`
 }
 
 func (s *Server) registerFocus() {
 	op(s, huma.Operation{OperationID: "export-focus", Method: http.MethodGet, Path: "/api/v1/exports/focus", Summary: "Costs as FOCUS 1.2 with the split columns of 1.3",
 		Description: "One row per machine, hour and who bears it, from the closed hours of the ledger. EffectiveCost adds up to the ledger to the last nano-unit. Headers say what the export holds: " +
 			"Plimsoll-Ledger-Total, Plimsoll-Closed-Hours, Plimsoll-Open-Hours (not exported yet) and Plimsoll-Unpriced-Node-Seconds (without a price, so without a row).",
-		Tags: []string{"cost"}, Responses: map[string]*huma.Response{"200": {Description: "The export", Content: map[string]*huma.MediaType{"text/csv": {Schema: &huma.Schema{Type: "string"}}}}}},
+		Tags: []string{"cost"}, Responses: map[string]*huma.Response{"200": {Description: "The export", Content: map[string]*huma.MediaType{"text/csv": {Schema: &huma.Schema{Type: "string"}},
+			parquetType: {Schema: &huma.Schema{Type: "string", Format: "binary"}}}}}},
 		auth.RoleViewer, s.exportFocus)
 }
 
@@ -51,12 +53,12 @@ func (s *Server) exportFocus(_ context.Context, p auth.Principal, in *FocusQuery
 		return nil, &fleet.Error{Code: fleet.CodeInvalid, Message: "the span is too long: at most 400 days", Field: "query.from"}
 	}
 	export := store.FocusExport{From: from, To: to, Cluster: in.Cluster, Currency: s.prices().Currency()}
-	return &huma.StreamResponse{Body: func(ctx huma.Context) { s.streamFocus(ctx, p, export) }}, nil
+	return &huma.StreamResponse{Body: func(ctx huma.Context) { s.streamFocus(ctx, p, export, in.Format) }}, nil
 }
 
 // streamFocus writes the export as it is read. Before its first byte an error is a problem; after it, the connection breaks off, so that
 // nobody takes a part for the whole.
-func (s *Server) streamFocus(hctx huma.Context, p auth.Principal, export store.FocusExport) {
+func (s *Server) streamFocus(hctx huma.Context, p auth.Principal, export store.FocusExport, format string) {
 	r, w := humachi.Unwrap(hctx)
 	select {
 	case s.exports <- struct{}{}:
@@ -79,20 +81,23 @@ func (s *Server) streamFocus(hctx huma.Context, p auth.Principal, export store.F
 		}
 		h := w.Header()
 		h.Set("Content-Type", "text/csv; charset=utf-8; header=present")
-		h.Set("Content-Disposition", fmt.Sprintf(`attachment; filename="focus-%s-%s.csv"`, export.From.Format("20060102T15"), export.To.Format("20060102T15")))
+		if format == "parquet" {
+			h.Set("Content-Type", parquetType)
+		}
+		h.Set("Content-Disposition", fmt.Sprintf(`attachment; filename="focus-%s-%s.%s"`, export.From.Format("20060102T15"), export.To.Format("20060102T15"), format))
 		h.Set("Plimsoll-Ledger-Total", coverage.Total.String())
 		h.Set("Plimsoll-Closed-Hours", strconv.Itoa(coverage.ClosedHours))
 		h.Set("Plimsoll-Open-Hours", strconv.Itoa(coverage.OpenHours))
 		h.Set("Plimsoll-Unpriced-Node-Seconds", strconv.FormatInt(coverage.UnpricedNodeSeconds, 10))
 		buffer := bufio.NewWriterSize(out, exportChunk)
-		csv, err := focus.NewWriter(buffer)
+		file, err := focus.NewFileWriter(buffer, format)
 		if err != nil {
 			return err
 		}
 		export.Node = func(n focus.NodeHour) error {
 			rows := n.Rows()
 			for i := range rows {
-				if err := csv.Write(&rows[i]); err != nil {
+				if err := file.Write(&rows[i]); err != nil {
 					return err
 				}
 			}
@@ -100,12 +105,12 @@ func (s *Server) streamFocus(hctx huma.Context, p auth.Principal, export store.F
 		}
 		export.Unused = func(u focus.Unused) error {
 			row := u.Row()
-			return csv.Write(&row)
+			return file.Write(&row)
 		}
 		if err := export.Walk(ctx, tx); err != nil {
 			return err
 		}
-		if err := csv.Flush(); err != nil {
+		if err := file.Close(); err != nil {
 			return err
 		}
 		return buffer.Flush()

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"bytes"
 	"context"
+	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
@@ -221,5 +222,34 @@ func TestFocusExportThroughTheDoor(t *testing.T) {
 	a.viewer = a.key(other.ID, auth.RoleViewer)
 	if _, _, body := a.raw(span(accountsFrom, accountsTo)); bytes.Count(body, []byte("\n")) != 1 {
 		t.Errorf("another tenant sees %.300s", body)
+	}
+}
+
+// Parquet holds what the CSV holds, row for row.
+func TestFocusExportAsParquet(t *testing.T) {
+	t.Parallel()
+	a := openAccounts(t)
+	path := "/api/v1/exports/focus?from=" + accountsFrom.Format(time.RFC3339) + "&to=" + accountsTo.Format(time.RFC3339)
+	_, _, asCSV := a.raw(path)
+	status, header, file := a.raw(path + "&format=parquet")
+	if status != 200 || header.Get("Content-Type") != "application/vnd.apache.parquet" || header.Get("Plimsoll-Ledger-Total") != a.total.String() {
+		t.Fatalf("%d %v", status, header)
+	}
+	var back bytes.Buffer
+	w := csv.NewWriter(&back)
+	if err := focus.ReadParquet(bytes.NewReader(file), int64(len(file)), w.Write, w.Write); err != nil {
+		t.Fatal(err)
+	}
+	w.Flush()
+	want, err := focus.Check(bytes.NewReader(asCSV))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := focus.Check(&back)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !got.OK() || got.Rows != want.Rows || got.Effect != want.Effect || got.Billed != want.Billed || got.Listed != want.Listed {
+		t.Errorf("Parquet %d rows of %s, CSV %d of %s; %+v", got.Rows, got.Effect, want.Rows, want.Effect, got.Findings)
 	}
 }

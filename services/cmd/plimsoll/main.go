@@ -33,7 +33,7 @@ Usage: plimsoll COMMAND [flags]
   karpenter  a packing as the plan that makes Karpenter buy it
   market     import | history | show | ...: Spot prices
   secrets    reseal: seal with a new PLIMSOLL_SECRET_KEY what the old one sealed
-  focus      check FILE: does a FOCUS file keep the rules
+  focus      export | check FILE: costs in FOCUS, and does a file keep the rules
   bill       check | import | list: bills of clouds
   openapi    print the OpenAPI document of the REST API
   version    print the version
