@@ -2,13 +2,11 @@ package jobs
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
-	"strings"
+	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 
@@ -34,17 +32,18 @@ func (CheckBudgetsArgs) InsertOpts() river.InsertOpts {
 	return river.InsertOpts{Queue: queueBulk, MaxAttempts: 5}
 }
 
-// CheckBudgets opens and resolves the alerts of budgets and of machines without a price, once per change of state, and queues what
-// their webhooks are told in the same transaction.
+// CheckBudgets opens and resolves the alerts of budgets, of their breakers and of machines without a price, once per change of state, and
+// tells of them in the same transaction.
 type CheckBudgets struct {
 	river.WorkerDefaults[CheckBudgetsArgs]
-	DB       *store.DB
-	Currency string // of all amounts
-	Log      *slog.Logger
+	DB        *store.DB
+	Currency  string // of all amounts
+	PublicURL string // of the dashboard, for links; empty: none
+	Log       *slog.Logger
 }
 
 // Timeout of one check.
-func (*CheckBudgets) Timeout(*river.Job[CheckBudgetsArgs]) time.Duration { return time.Minute }
+func (*CheckBudgets) Timeout(*river.Job[CheckBudgetsArgs]) time.Duration { return 2 * time.Minute }
 
 // Work implements river.Worker.
 func (w *CheckBudgets) Work(ctx context.Context, job *river.Job[CheckBudgetsArgs]) error {
@@ -53,20 +52,15 @@ func (w *CheckBudgets) Work(ctx context.Context, job *river.Job[CheckBudgetsArgs
 		if err != nil {
 			return err
 		}
-		client := river.ClientFromContext[pgx.Tx](ctx)
-		for _, id := range deliveries {
-			if _, err := client.InsertTx(ctx, tx.PGX(), DeliverArgs{Tenant: tx.Tenant, Delivery: id}, nil); err != nil {
-				return fmt.Errorf("queue delivery: %w", err)
-			}
-		}
-		return nil
+		return deliverAll(ctx, tx, deliveries)
 	})
 }
 
-// AlertBudget and AlertUnpriced are the kinds of alert that costing opens.
+// Kinds of alert that costing opens.
 const (
 	AlertBudget   = "budget_threshold"
 	AlertUnpriced = "unknown_price"
+	AlertBreaker  = "spend_breaker"
 )
 
 // Check brings alerts in line with the costs and returns the deliveries that it recorded.
@@ -79,6 +73,14 @@ func (w *CheckBudgets) Check(ctx context.Context, tx *store.Tx) (deliveries []st
 	if err != nil {
 		return nil, err
 	}
+	counting, err := store.LoadCounting(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	calendar, err := counting.Calendar()
+	if err != nil {
+		return nil, err
+	}
 	open, err := store.Alerts(ctx, tx, store.AlertFilter{OnlyOpen: true, Kind: AlertBudget, Limit: maxOpenAlerts})
 	if err != nil {
 		return nil, err
@@ -87,48 +89,100 @@ func (w *CheckBudgets) Check(ctx context.Context, tx *store.Tx) (deliveries []st
 	for _, a := range open {
 		stale[a.Subject] = true
 	}
-	hooks := map[string]string{} // subject prefix -> webhook
 	for _, b := range budgets {
-		hooks[subjectOf(b)] = b.Webhook
-		days, err := store.DailySpend(ctx, tx, b, now.AddDate(0, 0, -38), now.AddDate(0, 0, 1))
+		standing, err := Stand(ctx, tx, b, calendar, now)
 		if err != nil {
 			return nil, err
 		}
-		outlook := ledger.Look(days, now)
-		for _, c := range ledger.Crossed(b.Amount, b.Thresholds, outlook) {
+		for _, c := range crossed(b, standing) {
 			subject := fmt.Sprintf("%s/%s/%d", subjectOf(b), c.Basis, c.Percent)
 			delete(stale, subject)
-			a, opened, err := store.OpenAlert(ctx, tx, AlertBudget, subject, severityOf(c), now, w.budgetDetail(b, c, outlook))
-			if err != nil {
+			if err := w.open(ctx, tx, AlertBudget, subject, severityOf(c), now, w.budgetDetail(b, c, standing)); err != nil {
 				return nil, err
 			}
-			if opened {
-				if deliveries, err = w.tell(ctx, tx, deliveries, b.Webhook, "alert.opened", a); err != nil {
-					return nil, err
-				}
-			}
 		}
-	}
-	for _, a := range open {
-		if !stale[a.Subject] {
-			continue
-		}
-		resolved, ok, err := store.ResolveAlert(ctx, tx, a.Kind, a.Subject, now)
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			continue
-		}
-		if deliveries, err = w.tell(ctx, tx, deliveries, hooks[budgetPart(a.Subject)], "alert.resolved", resolved); err != nil {
+		if err := w.checkBreaker(ctx, tx, b, now); err != nil {
 			return nil, err
 		}
 	}
-	return deliveries, w.checkPrices(ctx, tx, now)
+	for subject := range stale {
+		if err := w.resolve(ctx, tx, AlertBudget, subject, now); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.forgetBreakers(ctx, tx, budgets, now); err != nil {
+		return nil, err
+	}
+	if err := w.checkPrices(ctx, tx, now); err != nil {
+		return nil, err
+	}
+	return announce(ctx, tx, w.PublicURL, w.Log)
+}
+
+// Stand counts a budget's hours up to data time now and keeps how it stands.
+func Stand(ctx context.Context, tx *store.Tx, b store.Budget, calendar ledger.Calendar, now time.Time) (store.BudgetStanding, error) {
+	span, err := calendar.Span(b.Period, now, 0)
+	if err != nil {
+		return store.BudgetStanding{}, err
+	}
+	if err := store.CountBudgetHours(ctx, tx, b, span.From, now); err != nil {
+		return store.BudgetStanding{}, err
+	}
+	hours, err := store.BudgetHours(ctx, tx, b.ID)
+	if err != nil {
+		return store.BudgetStanding{}, err
+	}
+	s := store.BudgetStanding{Budget: b.ID, At: now, From: span.From, To: span.To}
+	for _, h := range hours {
+		if !h.Hour.Before(span.From) && h.Hour.Before(span.To) {
+			s.Spent = s.Spent.Add(h.Amount)
+		}
+	}
+	s.Forecast = ledger.ForecastSpend(hours, s.Spent, now, span.To)
+	s.Allowed = ledger.Pace(s.Left(b.Amount), s.Spent, s.Forecast, now, span.To)
+	return s, store.SaveBudgetStanding(ctx, tx, s)
+}
+
+// crossed lists the thresholds that a budget has reached.
+func crossed(b store.Budget, s store.BudgetStanding) []ledger.Crossing {
+	return ledger.Crossed(b.Amount, b.Thresholds, ledger.Outlook{From: s.From, To: s.To, ToDate: s.Spent, Forecast: s.Forecast.Total, Known: s.Forecast.Known})
 }
 
 // maxOpenAlerts is more than a tenant's budgets can have open at once: 200 budgets of 10 thresholds on two bases.
 const maxOpenAlerts = 4000
+
+// open opens an alert and tells live views.
+func (w *CheckBudgets) open(ctx context.Context, tx *store.Tx, kind, subject string, severity store.Severity, at time.Time, detail any) error {
+	return openAlert(ctx, tx, w.Log, kind, subject, severity, at, detail)
+}
+
+func (w *CheckBudgets) resolve(ctx context.Context, tx *store.Tx, kind, subject string, at time.Time) error {
+	return resolveAlert(ctx, tx, w.Log, kind, subject, at)
+}
+
+// checkBreaker resolves the alert of a breaker that is closed again: reset by hand, or its time is over.
+func (w *CheckBudgets) checkBreaker(ctx context.Context, tx *store.Tx, b store.Budget, now time.Time) error {
+	if b.TrippedAt != nil && (b.TrippedUntil == nil || now.Before(*b.TrippedUntil)) {
+		return nil
+	}
+	return w.resolve(ctx, tx, AlertBreaker, subjectOf(b), now)
+}
+
+// forgetBreakers resolves the alerts of breakers whose budget was deleted.
+func (w *CheckBudgets) forgetBreakers(ctx context.Context, tx *store.Tx, budgets []store.Budget, now time.Time) error {
+	open, err := store.Alerts(ctx, tx, store.AlertFilter{OnlyOpen: true, Kind: AlertBreaker, Limit: maxOpenAlerts})
+	if err != nil {
+		return err
+	}
+	for _, a := range open {
+		if !slices.ContainsFunc(budgets, func(b store.Budget) bool { return subjectOf(b) == a.Subject }) {
+			if err := w.resolve(ctx, tx, AlertBreaker, a.Subject, now); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
 
 // checkPrices opens an alert for every cluster that had machines without a price in the last day.
 func (w *CheckBudgets) checkPrices(ctx context.Context, tx *store.Tx, now time.Time) error {
@@ -139,19 +193,10 @@ func (w *CheckBudgets) checkPrices(ctx context.Context, tx *store.Tx, now time.T
 	for _, c := range clusters {
 		subject := "cluster/" + string(c.Cluster)
 		if c.Unpriced == 0 {
-			a, resolved, err := store.ResolveAlert(ctx, tx, AlertUnpriced, subject, now)
-			if err == nil && resolved {
-				_, err = w.tell(ctx, tx, nil, "", "alert.resolved", a)
-			}
-			if err != nil {
-				return err
-			}
-			continue
-		}
-		detail := map[string]any{"cluster_id": c.Cluster, "cluster": c.Name, "unpriced_share": float64(c.Unpriced) / float64(c.All), "instance_types": c.Types}
-		a, opened, err := store.OpenAlert(ctx, tx, AlertUnpriced, subject, store.SeverityWarning, now, detail)
-		if err == nil && opened {
-			_, err = w.tell(ctx, tx, nil, "", "alert.opened", a)
+			err = w.resolve(ctx, tx, AlertUnpriced, subject, now)
+		} else {
+			detail := map[string]any{"cluster_id": c.Cluster, "cluster": c.Name, "unpriced_share": float64(c.Unpriced) / float64(c.All), "instance_types": c.Types}
+			err = w.open(ctx, tx, AlertUnpriced, subject, store.SeverityWarning, now, detail)
 		}
 		if err != nil {
 			return err
@@ -162,12 +207,6 @@ func (w *CheckBudgets) checkPrices(ctx context.Context, tx *store.Tx, now time.T
 
 func subjectOf(b store.Budget) string { return "budget/" + string(b.ID) }
 
-// budgetPart is the part of a subject that names the budget.
-func budgetPart(subject string) string {
-	parts := strings.SplitN(subject, "/", 3)
-	return strings.Join(parts[:min(2, len(parts))], "/")
-}
-
 func severityOf(c ledger.Crossing) store.Severity {
 	if c.Basis == ledger.BasisActual && c.Percent >= 100 {
 		return store.SeverityCritical
@@ -177,63 +216,35 @@ func severityOf(c ledger.Crossing) store.Severity {
 
 // BudgetDetail is what a budget's alert says.
 type BudgetDetail struct {
-	BudgetID  fleet.BudgetID   `json:"budget_id"`
-	Name      string           `json:"name"`
-	Basis     ledger.Basis     `json:"basis"`
-	Percent   int              `json:"percent"`
-	Limit     string           `json:"limit"`
-	Figure    string           `json:"figure"` // what reached the threshold
-	ToDate    string           `json:"to_date"`
-	Forecast  string           `json:"forecast"`
-	Currency  string           `json:"currency"`
-	Month     string           `json:"month"`
-	Cluster   fleet.ClusterID  `json:"cluster_id,omitempty"`
-	Namespace string           `json:"namespace,omitempty"`
-	Team      string           `json:"team,omitempty"`
-	Workload  fleet.WorkloadID `json:"workload_id,omitempty"`
+	BudgetID fleet.BudgetID `json:"budget_id"`
+	Name     string         `json:"name"`
+	Basis    ledger.Basis   `json:"basis"`
+	Percent  int            `json:"percent"`
+	Limit    string         `json:"limit"`
+	Figure   string         `json:"figure"` // what reached the threshold
+	ToDate   string         `json:"to_date"`
+	Forecast string         `json:"forecast"`
+	Currency string         `json:"currency"`
+	Month    string         `json:"month"` // in which the period begins
+	Period   ledger.Period  `json:"period"`
+	From     time.Time      `json:"period_start"`
+	To       time.Time      `json:"period_end"`
+	// ForecastLow and ForecastHigh hold eight of ten ends of the back-test; empty: no band is known.
+	ForecastLow  string           `json:"forecast_low,omitempty"`
+	ForecastHigh string           `json:"forecast_high,omitempty"`
+	Enforced     bool             `json:"enforced,omitempty"`
+	Cluster      fleet.ClusterID  `json:"cluster_id,omitempty"`
+	Namespace    string           `json:"namespace,omitempty"`
+	Team         string           `json:"team,omitempty"`
+	Workload     fleet.WorkloadID `json:"workload_id,omitempty"`
 }
 
-func (w *CheckBudgets) budgetDetail(b store.Budget, c ledger.Crossing, o ledger.Outlook) BudgetDetail {
-	return BudgetDetail{BudgetID: b.ID, Name: b.Name, Basis: c.Basis, Percent: c.Percent, Limit: b.Amount.String(), Figure: c.Figure.String(),
-		ToDate: o.ToDate.String(), Forecast: o.Forecast.String(), Currency: w.Currency, Month: o.From.Format("2006-01"),
-		Cluster: b.Cluster, Namespace: b.Namespace, Team: b.Team, Workload: b.Workload}
-}
-
-// event is the body of a webhook.
-type event struct {
-	Event string     `json:"event"` // alert.opened, alert.resolved
-	At    time.Time  `json:"at"`    // our clock
-	Alert alertEvent `json:"alert"`
-}
-
-type alertEvent struct {
-	ID         string          `json:"id"`
-	Kind       string          `json:"kind"`
-	Subject    string          `json:"subject"`
-	Severity   store.Severity  `json:"severity"`
-	OpenedAt   time.Time       `json:"opened_at"`
-	ResolvedAt *time.Time      `json:"resolved_at,omitempty"`
-	Detail     json.RawMessage `json:"detail"`
-}
-
-// tell announces a change of an alert to live views, and records that the webhook is to be told of it: the delivery's id is added.
-// Without a webhook nothing is sent.
-func (w *CheckBudgets) tell(ctx context.Context, tx *store.Tx, deliveries []string, webhook, name string, a store.Alert) ([]string, error) {
-	w.Log.InfoContext(ctx, name, "tenant", tx.Tenant, "kind", a.Kind, "subject", a.Subject)
-	if err := store.Notify(ctx, tx, store.EventAlert, "", a.ID); err != nil {
-		return nil, err
+func (w *CheckBudgets) budgetDetail(b store.Budget, c ledger.Crossing, s store.BudgetStanding) BudgetDetail {
+	d := BudgetDetail{BudgetID: b.ID, Name: b.Name, Basis: c.Basis, Percent: c.Percent, Limit: b.Amount.String(), Figure: c.Figure.String(),
+		ToDate: s.Spent.String(), Forecast: s.Forecast.Total.String(), Currency: w.Currency, Month: s.From.Format("2006-01"), Period: b.Period, From: s.From, To: s.To,
+		Cluster: b.Cluster, Namespace: b.Namespace, Team: b.Team, Workload: b.Workload, Enforced: b.Enforced}
+	if s.Forecast.HasBand {
+		d.ForecastLow, d.ForecastHigh = s.Forecast.Low.String(), s.Forecast.High.String()
 	}
-	if webhook == "" {
-		return deliveries, nil
-	}
-	body, err := json.Marshal(event{Event: name, At: tx.Now, Alert: alertEvent{ID: a.ID, Kind: a.Kind, Subject: a.Subject, Severity: a.Severity,
-		OpenedAt: a.OpenedAt.UTC(), ResolvedAt: a.ResolvedAt, Detail: a.Detail}})
-	if err != nil {
-		return nil, fmt.Errorf("encode event: %w", err)
-	}
-	id, err := store.InsertDelivery(ctx, tx, store.Delivery{Webhook: webhook, Alert: a.ID, Event: name, Payload: string(body)})
-	if err != nil {
-		return nil, err
-	}
-	return append(deliveries, id), nil
+	return d
 }

@@ -2,10 +2,12 @@ package jobs
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/riverqueue/river"
@@ -40,13 +42,27 @@ type Sender interface {
 	Send(ctx context.Context, m notify.Message) (notify.Answer, error)
 }
 
-// Deliver sends webhook deliveries and keeps the log of attempts.
+// Mailer makes one attempt to send a mail; notify.Mailer is one.
+type Mailer interface {
+	Send(ctx context.Context, m notify.Mail) (status int, err error)
+}
+
+// Deliver sends deliveries to channels and keeps the log of attempts.
 type Deliver struct {
 	river.WorkerDefaults[DeliverArgs]
 	DB      *store.DB
 	Secrets Opener
 	Sender  Sender
+	Mailer  Mailer
 	Log     *slog.Logger
+}
+
+// parcel is a delivery ready to be sent one way or the other.
+type parcel struct {
+	channel store.Webhook
+	event   string
+	web     notify.Message
+	mail    *notify.Mail
 }
 
 // Timeout of one attempt, transactions included.
@@ -54,25 +70,30 @@ func (*Deliver) Timeout(*river.Job[DeliverArgs]) time.Duration { return 30 * tim
 
 // Work implements river.Worker: load, send outside any transaction, record. A crash after the send sends again, with the same event id.
 func (w *Deliver) Work(ctx context.Context, job *river.Job[DeliverArgs]) error {
-	m, pending, err := w.load(ctx, job.Args)
+	p, err := w.load(ctx, job.Args)
 	if err != nil {
 		return err
 	}
-	if !pending {
+	if p == nil {
 		return nil
 	}
-	answer, sendErr := w.Sender.Send(ctx, m)
+	began := time.Now()
+	answer, sendErr := w.send(ctx, p)
+	took := time.Since(began)
 	state := outcome(answer, sendErr, job.Attempt >= job.MaxAttempts)
 	err = w.DB.Tenant(ctx, job.Args.Tenant, func(tx *store.Tx) error {
 		var status *int
 		if answer.Status != 0 {
 			status = &answer.Status
 		}
-		if err := store.RecordAttempt(ctx, tx, job.Args.Delivery, state, status, problem(sendErr)); err != nil {
+		if err := store.RecordAttempt(ctx, tx, job.Args.Delivery, state, status, problem(sendErr), took); err != nil {
 			return err
 		}
 		if state == store.DeliveryPending {
 			return nil // the error below makes River try again
+		}
+		if err := w.judge(ctx, tx, p, state, problem(sendErr)); err != nil {
+			return err
 		}
 		_, err := river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx.PGX(), job)
 		return err
@@ -87,8 +108,35 @@ func (w *Deliver) Work(ctx context.Context, job *river.Job[DeliverArgs]) error {
 	return nil
 }
 
-// load makes the message of a delivery that is still pending. A webhook that was removed meanwhile ends its deliveries.
-func (w *Deliver) load(ctx context.Context, args DeliverArgs) (m notify.Message, pending bool, err error) {
+func (w *Deliver) send(ctx context.Context, p *parcel) (notify.Answer, error) {
+	if p.mail == nil {
+		return w.Sender.Send(ctx, p.web)
+	}
+	if w.Mailer == nil {
+		return notify.Answer{}, fmt.Errorf("%w: this service has no mail server", notify.ErrRefused)
+	}
+	status, err := w.Mailer.Send(ctx, *p.mail)
+	return notify.Answer{Status: status}, err
+}
+
+// AlertDelivery is the kind of alert of a channel that cannot be reached.
+const AlertDelivery = "delivery_failed"
+
+// judge opens an alert about a channel whose delivery failed for good, and resolves it once one arrives. That of a channel never goes to
+// the channel itself.
+func (w *Deliver) judge(ctx context.Context, tx *store.Tx, p *parcel, state, problem string) error {
+	subject := "channel/" + p.channel.ID
+	if state == store.DeliveryDelivered {
+		return resolveAlert(ctx, tx, w.Log, AlertDelivery, subject, tx.Now)
+	}
+	if p.event == "test" { // whoever tests a channel looks at the answer
+		return nil
+	}
+	return openAlert(ctx, tx, w.Log, AlertDelivery, subject, store.SeverityWarning, tx.Now, map[string]any{"name": p.channel.Name, "channel_kind": p.channel.Kind, "problem": problem})
+}
+
+// load makes the parcel of a delivery that is still pending; nil: it is not. A channel that was removed meanwhile ends its deliveries.
+func (w *Deliver) load(ctx context.Context, args DeliverArgs) (p *parcel, err error) {
 	err = w.DB.Tenant(ctx, args.Tenant, func(tx *store.Tx) error {
 		d, err := store.LoadDelivery(ctx, tx, args.Delivery)
 		if err != nil {
@@ -98,22 +146,47 @@ func (w *Deliver) load(ctx context.Context, args DeliverArgs) (m notify.Message,
 			return nil
 		}
 		hook, err := store.LoadWebhook(ctx, tx, d.Webhook)
-		var coded *fleet.Error
-		if errors.As(err, &coded) && coded.Code == fleet.CodeNotFound {
-			return store.RecordAttempt(ctx, tx, d.ID, store.DeliveryFailed, nil, "the webhook was removed")
+		if store.IsNotFound(err) {
+			return store.RecordAttempt(ctx, tx, d.ID, store.DeliveryFailed, nil, "the channel was removed", 0)
 		}
 		if err != nil {
 			return err
 		}
-		secret, err := w.Secrets.Open(notify.SecretPurpose(args.Tenant, hook.ID), hook.SealedSecret)
-		if err != nil {
-			return fmt.Errorf("open webhook secret: %w", err)
-		}
-		pending = true
-		m = notify.Message{URL: hook.URL, Secret: secret, EventID: d.EventID, Event: d.Event, Body: []byte(d.Payload), At: tx.Now}
-		return nil
+		p, err = w.pack(tx, hook, d)
+		return err
 	})
-	return m, pending, err
+	return p, err
+}
+
+// pack makes the parcel: what is signed, with which secrets, and where it goes.
+func (w *Deliver) pack(tx *store.Tx, hook store.Webhook, d store.Delivery) (*parcel, error) {
+	p := &parcel{channel: hook, event: d.Event, web: notify.Message{URL: hook.URL, EventID: d.EventID, Event: d.Event, Body: []byte(d.Payload), At: tx.Now}}
+	if hook.Kind == store.ChannelEmail {
+		to, err := notify.ParseRecipients(strings.TrimPrefix(hook.URL, "mailto:"))
+		if err != nil {
+			return nil, err
+		}
+		p.mail = &notify.Mail{To: to, ID: d.EventID, At: tx.Now}
+		if err := json.Unmarshal([]byte(d.Payload), &p.mail.Letter); err != nil {
+			return nil, fmt.Errorf("read letter: %w", err)
+		}
+		return p, nil
+	}
+	secret, err := w.Secrets.Open(notify.SecretPurpose(tx.Tenant, hook.ID), hook.SealedSecret)
+	if err != nil {
+		return nil, fmt.Errorf("open webhook secret: %w", err)
+	}
+	if hook.Kind != store.ChannelWebhook { // the address is the secret
+		p.web.URL = string(secret)
+		return p, nil
+	}
+	p.web.Secret = secret
+	if hook.OldUntil != nil && tx.Now.Before(*hook.OldUntil) {
+		if p.web.Old, err = w.Secrets.Open(notify.SecretPurpose(tx.Tenant, hook.ID), hook.SealedOld); err != nil {
+			w.Log.Warn("a webhook's old secret cannot be opened", "tenant", tx.Tenant, "channel", hook.ID, "error", err)
+		}
+	}
+	return p, nil
 }
 
 // outcome is the state of a delivery after an attempt.

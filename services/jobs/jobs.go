@@ -41,6 +41,8 @@ type Config struct {
 	SweepEvery time.Duration
 	// SpotKeepYears is how long Spot prices are kept, before the newest of their cloud. 0: for ever.
 	SpotKeepYears int
+	// PublicURL of the dashboard, for links in what people are told. Empty: no links.
+	PublicURL string
 }
 
 // WithDefaults fills in what is zero.
@@ -66,6 +68,7 @@ type Deps struct {
 	Secrets  Resealer                 // webhook secrets, access to cloud accounts; nil: none is opened
 	Sources  SourceOpener             // cloud accounts; nil: this process cannot read them
 	Sender   Sender                   // webhooks
+	Mailer   Mailer                   // mail; nil: this process sends none
 	Log      *slog.Logger
 	Registry *prometheus.Registry
 }
@@ -103,8 +106,9 @@ func New(cfg Config, deps Deps) (*Client, error) {
 	river.AddWorker(workers, &CapacityPlan{DB: deps.DB, Prices: deps.Prices, Log: deps.Log, Took: planned, Unsound: brokenPlans})
 	river.AddWorker(workers, &Compact{DB: deps.DB})
 	river.AddWorker(workers, &CloseHour{DB: deps.DB, Prices: deps.Prices, Log: deps.Log})
-	river.AddWorker(workers, &CheckBudgets{DB: deps.DB, Currency: deps.Prices().Currency(), Log: deps.Log})
-	river.AddWorker(workers, &Deliver{DB: deps.DB, Secrets: deps.Secrets, Sender: deps.Sender, Log: deps.Log})
+	river.AddWorker(workers, &CheckBudgets{DB: deps.DB, Currency: deps.Prices().Currency(), PublicURL: cfg.PublicURL, Log: deps.Log})
+	river.AddWorker(workers, &Deliver{DB: deps.DB, Secrets: deps.Secrets, Sender: deps.Sender, Mailer: deps.Mailer, Log: deps.Log})
+	addTelling(workers, cfg, deps)
 	river.AddWorker(workers, &Sweep{DB: deps.DB, Log: deps.Log})
 	river.AddWorker(workers, &Prune{DB: deps.DB, SpotKeepYears: cfg.SpotKeepYears, Log: deps.Log})
 	river.AddWorker(workers, &Reseal{DB: deps.DB, Secrets: deps.Secrets, Log: deps.Log})
@@ -127,7 +131,7 @@ func New(cfg Config, deps Deps) (*Client, error) {
 			queueDeliver:       {MaxWorkers: cfg.DeliverWorkers},
 			river.QueueDefault: {MaxWorkers: 4},
 		},
-		PeriodicJobs: []*river.PeriodicJob{
+		PeriodicJobs: append(tellingJobs(), []*river.PeriodicJob{
 			river.NewPeriodicJob(river.PeriodicInterval(cfg.SweepEvery), func() (river.JobArgs, *river.InsertOpts) { return SweepArgs{}, nil },
 				&river.PeriodicJobOpts{RunOnStart: true}),
 			river.NewPeriodicJob(river.PeriodicInterval(pruneEvery), func() (river.JobArgs, *river.InsertOpts) { return PruneArgs{}, nil }, nil),
@@ -141,7 +145,7 @@ func New(cfg Config, deps Deps) (*Client, error) {
 				&river.PeriodicJobOpts{RunOnStart: true}),
 			river.NewPeriodicJob(river.PeriodicInterval(spotAlertsEvery), func() (river.JobArgs, *river.InsertOpts) { return SpotAlertsArgs{}, nil },
 				&river.PeriodicJobOpts{RunOnStart: true}),
-		},
+		}...),
 		// The defaults keep a day of finished jobs: tens of millions of rows at a plan per cluster and tick.
 		CompletedJobRetentionPeriod: 10 * time.Minute,
 		CancelledJobRetentionPeriod: time.Hour,

@@ -82,6 +82,9 @@ func (w *PlanWorker) plan(ctx context.Context, tx *store.Tx, cluster fleet.Clust
 	if err := store.PricePlan(ctx, tx, w.Prices(), loaded); err != nil {
 		return fmt.Errorf("load prices: %w", err)
 	}
+	if in.Budgets, err = store.PlanBudgets(ctx, tx, in); err != nil {
+		return fmt.Errorf("load budgets: %w", err)
+	}
 	started := time.Now()
 	in, learned := w.learn(ctx, in, loaded.Learned, loaded.Starts)
 	decide := w.decide
@@ -102,6 +105,9 @@ func (w *PlanWorker) plan(ctx context.Context, tx *store.Tx, cluster fleet.Clust
 		return err
 	}
 	if err := store.SaveLearned(ctx, tx, learned); err != nil {
+		return err
+	}
+	if err := w.trip(ctx, tx, plan); err != nil {
 		return err
 	}
 	return w.save(ctx, tx, plan, in)

@@ -123,7 +123,7 @@ func sealPurpose(tenant fleet.TenantID, v store.SealedValue) (string, error) {
 	switch v.Kind {
 	case store.SealedSigningKey:
 		return auth.SigningKeyPurpose(v.ID), nil
-	case store.SealedWebhook:
+	case store.SealedWebhook, store.SealedWebhookOld:
 		return notify.SecretPurpose(tenant, v.ID), nil
 	case store.SealedCloudAccount:
 		return cloud.AccessPurpose(tenant, v.ID), nil

@@ -81,7 +81,8 @@ var ErrRefused = errors.New("this address may not be sent to")
 // Message is one event for one address.
 type Message struct {
 	URL     string
-	Secret  []byte
+	Secret  []byte // nil: not signed, for receivers whose address is the secret
+	Old     []byte // signs too while a secret is exchanged; nil: none
 	EventID string
 	Event   string
 	Body    []byte
@@ -108,9 +109,15 @@ func (s *Sender) Send(ctx context.Context, m Message) (Answer, error) {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", s.cfg.Agent)
-	req.Header.Set("Plimsoll-Event-Id", m.EventID)
-	req.Header.Set("Plimsoll-Event", m.Event)
-	req.Header.Set("Plimsoll-Signature", Sign(m.Secret, m.At, m.Body))
+	if m.Secret != nil {
+		req.Header.Set("Plimsoll-Event-Id", m.EventID)
+		req.Header.Set("Plimsoll-Event", m.Event)
+		secrets := [][]byte{m.Secret}
+		if m.Old != nil {
+			secrets = append(secrets, m.Old)
+		}
+		req.Header.Set("Plimsoll-Signature", Sign(m.At, m.Body, secrets...))
+	}
 	client := s.https
 	if u.Scheme == "http" {
 		client = s.plain

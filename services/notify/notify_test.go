@@ -46,7 +46,7 @@ func TestVerifyRefuses(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_800_000_000, 0)
 	secret, body := []byte("s"), []byte("body")
-	good := notify.Sign(secret, at, body)
+	good := notify.Sign(at, body, secret)
 	if err := notify.Verify(secret, "v1=00,"+good, body, at.Add(time.Minute), 5*time.Minute); err != nil {
 		t.Errorf("one of two signatures fits: %v", err)
 	}

@@ -26,10 +26,15 @@ func SecretPurpose(tenant fleet.TenantID, webhook string) string {
 	return "webhook/" + string(tenant) + "/" + webhook
 }
 
-// Sign makes the header Plimsoll-Signature: "t=<unix seconds>,v1=<hex HMAC-SHA256 of "<t>.<body>">".
-func Sign(secret []byte, at time.Time, body []byte) string {
+// Sign makes the header Plimsoll-Signature: "t=<unix seconds>,v1=<hex HMAC-SHA256 of "<t>.<body>">", with one v1 per secret: there are two
+// while a secret is exchanged.
+func Sign(at time.Time, body []byte, secrets ...[]byte) string {
 	t := strconv.FormatInt(at.Unix(), 10)
-	return "t=" + t + ",v1=" + hex.EncodeToString(mac(secret, t, body))
+	out := "t=" + t
+	for _, secret := range secrets {
+		out += ",v1=" + hex.EncodeToString(mac(secret, t, body))
+	}
+	return out
 }
 
 // Verify checks a signature the way a receiver should: any v1 that fits counts (there are two while a secret is exchanged), and the

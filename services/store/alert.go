@@ -35,7 +35,7 @@ type Alert struct {
 const alertColumns = `id::text, kind, subject, severity, opened_at, resolved_at, detail`
 
 // OpenAlert opens an alert unless one of its kind and subject is open; opened says whether it is new. detail becomes JSON. at is the
-// time that the state is of: data time for what a cluster did.
+// time that the state is of: data time for what a cluster did. Whoever is to be told of it is told once (alert_event.go).
 func OpenAlert(ctx context.Context, tx *Tx, kind, subject string, severity Severity, at time.Time, detail any) (a Alert, opened bool, err error) {
 	text, err := json.Marshal(detail)
 	if err != nil {
@@ -55,7 +55,7 @@ ON CONFLICT (tenant_id, kind, subject) WHERE resolved_at IS NULL DO NOTHING RETU
 	if err != nil {
 		return a, false, fmt.Errorf("open alert: %w", err)
 	}
-	return a, true, nil
+	return a, true, insertAlertEvent(ctx, tx, a.ID, EventOpened)
 }
 
 // ResolveAlert ends the open alert of the kind and subject; resolved says whether there was one.
@@ -73,7 +73,7 @@ UPDATE alert SET resolved_at = greatest($4, opened_at) WHERE tenant_id = $1 AND 
 	if err != nil {
 		return a, false, fmt.Errorf("resolve alert: %w", err)
 	}
-	return a, true, nil
+	return a, true, insertAlertEvent(ctx, tx, a.ID, EventResolved)
 }
 
 // Position is where a list that is sorted by time, newest first, goes on; zero is its beginning.

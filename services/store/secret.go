@@ -16,6 +16,7 @@ type SealedKind string
 const (
 	SealedSigningKey   SealedKind = "signing_key"
 	SealedWebhook      SealedKind = "webhook"
+	SealedWebhookOld   SealedKind = "webhook_old" // of a secret that is being exchanged
 	SealedCloudAccount SealedKind = "cloud_account"
 )
 
@@ -35,6 +36,10 @@ var sealedPlaces = []struct {
 		`SELECT id::text, sealed_secret FROM webhook WHERE tenant_id = $2 AND substring(sealed_secret FROM 2 FOR 4) IS DISTINCT FROM $1::bytea ORDER BY id`,
 		`UPDATE webhook SET sealed_secret = $3 WHERE tenant_id = $4 AND id = $1::uuid AND sealed_secret = $2`,
 		`SELECT count(*) FROM webhook WHERE tenant_id = $1`},
+	{SealedWebhookOld, true,
+		`SELECT id::text, sealed_old FROM webhook WHERE tenant_id = $2 AND sealed_old IS NOT NULL AND substring(sealed_old FROM 2 FOR 4) IS DISTINCT FROM $1::bytea ORDER BY id`,
+		`UPDATE webhook SET sealed_old = $3 WHERE tenant_id = $4 AND id = $1::uuid AND sealed_old = $2`,
+		`SELECT count(*) FROM webhook WHERE tenant_id = $1 AND sealed_old IS NOT NULL`},
 	{SealedCloudAccount, true,
 		`SELECT id::text, sealed FROM cloud_account WHERE tenant_id = $2 AND substring(sealed FROM 2 FOR 4) IS DISTINCT FROM $1::bytea ORDER BY id`,
 		`UPDATE cloud_account SET sealed = $3 WHERE tenant_id = $4 AND id = $1::uuid AND sealed = $2`,

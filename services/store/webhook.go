@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,64 +12,95 @@ import (
 	"plimsoll.dev/services/fleet"
 )
 
-// Webhook is where events are sent to.
+// ChannelKind is how a channel is spoken to.
+type ChannelKind string
+
+// Kinds of channels.
+const (
+	ChannelWebhook ChannelKind = "webhook"
+	ChannelSlack   ChannelKind = "slack"
+	ChannelTeams   ChannelKind = "teams"
+	ChannelEmail   ChannelKind = "email"
+)
+
+// Webhook is a channel: where events are sent to.
 type Webhook struct {
-	ID           string
-	Name         string
+	ID   string
+	Name string
+	// URL of a webhook. Of Slack and Teams the host only: the whole address is a secret, and sealed. Of mail "mailto:" and the addresses.
 	URL          string
 	SealedSecret []byte
 	CreatedAt    time.Time
+	Kind         ChannelKind // empty on insert: a webhook
+	Language     string      // of texts: en or zh; empty on insert: en
+	// SealedOld signs too until OldUntil, while a secret is exchanged.
+	SealedOld []byte
+	OldUntil  *time.Time
 }
 
-// Webhooks lists the enabled ones by name.
+const webhookColumns = `id::text, name, url, sealed_secret, created_at, kind, language, sealed_old, old_until`
+
+// Webhooks lists the enabled channels by name.
 func Webhooks(ctx context.Context, tx *Tx) ([]Webhook, error) {
-	rows, err := tx.pgx.Query(ctx, `
-SELECT id::text, name, url, sealed_secret, created_at FROM webhook WHERE tenant_id = $1 AND disabled_at IS NULL ORDER BY name, id`, tx.Tenant)
+	rows, err := tx.pgx.Query(ctx, `SELECT `+webhookColumns+` FROM webhook WHERE tenant_id = $1 AND disabled_at IS NULL ORDER BY name, id`, tx.Tenant)
 	if err != nil {
-		return nil, fmt.Errorf("load webhooks: %w", err)
+		return nil, fmt.Errorf("load channels: %w", err)
 	}
 	hooks, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Webhook])
 	if err != nil {
-		return nil, fmt.Errorf("load webhooks: %w", err)
+		return nil, fmt.Errorf("load channels: %w", err)
 	}
 	return hooks, nil
 }
 
-// LoadWebhook finds one that is enabled.
+// LoadWebhook finds a channel that is enabled.
 func LoadWebhook(ctx context.Context, tx *Tx, id string) (Webhook, error) {
-	rows, err := tx.pgx.Query(ctx, `
-SELECT id::text, name, url, sealed_secret, created_at FROM webhook WHERE tenant_id = $1 AND id = $2 AND disabled_at IS NULL`, tx.Tenant, id)
+	rows, err := tx.pgx.Query(ctx, `SELECT `+webhookColumns+` FROM webhook WHERE tenant_id = $1 AND id = $2 AND disabled_at IS NULL`, tx.Tenant, id)
 	if err != nil {
-		return Webhook{}, fmt.Errorf("load webhook: %w", err)
+		return Webhook{}, fmt.Errorf("load channel: %w", err)
 	}
 	w, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Webhook])
 	if err != nil {
-		return Webhook{}, notFound(err, "webhook")
+		return Webhook{}, notFound(err, "channel")
 	}
 	return w, nil
 }
 
-// InsertWebhook adds a webhook whose id and sealed secret the caller made.
+// InsertWebhook adds a channel whose id and sealed secret the caller made.
 func InsertWebhook(ctx context.Context, tx *Tx, w Webhook) error {
-	_, err := tx.pgx.Exec(ctx, `INSERT INTO webhook (tenant_id, id, name, url, sealed_secret, created_at) VALUES ($1, $2, $3, $4, $5, $6)`,
-		tx.Tenant, w.ID, w.Name, w.URL, w.SealedSecret, tx.Now)
+	_, err := tx.pgx.Exec(ctx, `
+INSERT INTO webhook (tenant_id, id, name, url, sealed_secret, created_at, kind, language)
+VALUES ($1, $2, $3, $4, $5, $6, coalesce(nullif($7, ''), 'webhook'), coalesce(nullif($8, ''), 'en'))`,
+		tx.Tenant, w.ID, w.Name, w.URL, w.SealedSecret, tx.Now, string(w.Kind), w.Language)
 	if err != nil {
-		return fmt.Errorf("save webhook: %w", err)
+		return fmt.Errorf("save channel: %w", err)
 	}
 	return nil
+}
+
+// RotateWebhook puts a new sealed secret in force; the one before signs too until a time.
+func RotateWebhook(ctx context.Context, tx *Tx, id string, sealed []byte, until time.Time) error {
+	return changeOne(ctx, tx, `
+UPDATE webhook SET sealed_old = sealed_secret, old_until = $4, sealed_secret = $3 WHERE tenant_id = $1 AND id = $2 AND kind = 'webhook' AND disabled_at IS NULL`, "webhook", id, sealed, until)
 }
 
 // DisableWebhook ends a webhook: nothing is sent to it any more, its log stays, budgets forget it.
 func DisableWebhook(ctx context.Context, tx *Tx, id string) error {
 	tag, err := tx.pgx.Exec(ctx, `UPDATE webhook SET disabled_at = $3 WHERE tenant_id = $1 AND id = $2 AND disabled_at IS NULL`, tx.Tenant, id, tx.Now)
 	if err != nil {
-		return fmt.Errorf("disable webhook: %w", err)
+		return fmt.Errorf("disable channel: %w", err)
 	}
 	if tag.RowsAffected() == 0 {
-		return fleet.Errorf(fleet.CodeNotFound, "no such webhook")
+		return fleet.Errorf(fleet.CodeNotFound, "no such channel")
 	}
 	if _, err := tx.pgx.Exec(ctx, `UPDATE budget SET webhook_id = NULL WHERE tenant_id = $1 AND webhook_id = $2`, tx.Tenant, id); err != nil {
-		return fmt.Errorf("disable webhook: %w", err)
+		return fmt.Errorf("disable channel: %w", err)
+	}
+	if _, err := tx.pgx.Exec(ctx, `DELETE FROM notify_route WHERE tenant_id = $1 AND channel_id = $2`, tx.Tenant, id); err != nil {
+		return fmt.Errorf("disable channel: %w", err)
+	}
+	if _, err := tx.pgx.Exec(ctx, `DELETE FROM notify_digest WHERE tenant_id = $1 AND channel_id = $2`, tx.Tenant, id); err != nil {
+		return fmt.Errorf("disable channel: %w", err)
 	}
 	return nil
 }
@@ -141,12 +173,43 @@ func LoadDelivery(ctx context.Context, tx *Tx, id string) (Delivery, error) {
 	return d, nil
 }
 
+// Attempt is one attempt of a delivery.
+type Attempt struct {
+	N       int // from 1
+	At      time.Time
+	Status  *int   // HTTP status; nil: no answer
+	Problem string // empty: delivered
+	TookMS  int
+}
+
+// Attempts lists those of a delivery, oldest first.
+func Attempts(ctx context.Context, tx *Tx, delivery string) ([]Attempt, error) {
+	rows, err := tx.pgx.Query(ctx, `SELECT n, at, status, coalesce(problem, ''), took_ms FROM webhook_attempt WHERE tenant_id = $1 AND delivery_id = $2 ORDER BY n`, tx.Tenant, delivery)
+	if err != nil {
+		return nil, fmt.Errorf("load attempts: %w", err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Attempt])
+	if err != nil {
+		return nil, fmt.Errorf("load attempts: %w", err)
+	}
+	return list, nil
+}
+
 // RecordAttempt notes one attempt of a delivery that is pending. state says what it is now.
-func RecordAttempt(ctx context.Context, tx *Tx, id, state string, status *int, problem string) error {
-	_, err := tx.pgx.Exec(ctx, `
+func RecordAttempt(ctx context.Context, tx *Tx, id, state string, status *int, problem string, took time.Duration) error {
+	var n int
+	err := tx.pgx.QueryRow(ctx, `
 UPDATE webhook_delivery SET state = $3, attempts = attempts + 1, last_status = $4, last_error = nullif($5, ''),
   finished_at = CASE WHEN $3 = 'pending' THEN NULL ELSE $6::timestamptz END
-WHERE tenant_id = $1 AND id = $2 AND state = 'pending'`, tx.Tenant, id, state, status, problem, tx.Now)
+WHERE tenant_id = $1 AND id = $2 AND state = 'pending' RETURNING attempts`, tx.Tenant, id, state, status, problem, tx.Now).Scan(&n)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil // somebody else finished it
+	}
+	if err != nil {
+		return fmt.Errorf("record attempt: %w", err)
+	}
+	_, err = tx.pgx.Exec(ctx, `INSERT INTO webhook_attempt (tenant_id, delivery_id, n, at, status, problem, took_ms) VALUES ($1, $2, $3, $4, $5, nullif($6, ''), $7)`,
+		tx.Tenant, id, n, tx.Now, status, problem, took.Milliseconds())
 	if err != nil {
 		return fmt.Errorf("record attempt: %w", err)
 	}
