@@ -127,6 +127,12 @@ var month = sync.OnceValues(func() (rows []focus.Row, total fleet.Money) {
 			}
 			rows = append(rows, n.Rows()...)
 		}
+		fee := focus.Purchase{Account: account, Commitment: plan, Hour: from, AsOf: from, Team: "red", Amount: 120_000_000, Millis: time.Hour.Milliseconds()}
+		rows = append(rows, fee.Row())
+		if fee.Commitment, fee.Quantity, fee.Amount = reserved, 3000, 60_000_001; hour == 0 {
+			fee.Upfront, fee.Millis, fee.Amount = true, 365*24*time.Hour.Milliseconds(), 525_600_123_456_789
+			rows = append(rows, fee.Row())
+		}
 		if hour%24 < 6 {
 			u := focus.Unused{Account: account, Commitment: reserved, Hour: from, Version: 1, AsOf: from.Add(time.Hour), Team: "red", Amount: 60_000_007, Hours: 0.25}
 			rows, total = append(rows, u.Row()), total.Add(u.Amount)
@@ -346,6 +352,13 @@ func TestChangedFilesAreCaught(t *testing.T) {
 		"CommitmentDiscountStatus.unused_resource":        cell("CommitmentDiscountStatus", "Unused", "ResourceId", "i-1"),
 		"PricingCategory.committed":                       cell("CommitmentDiscountStatus", "Used", "PricingCategory", "Standard"),
 		"BilledCost.committed":                            cell("CommitmentDiscountStatus", "Used", "BilledCost", "1"),
+		"CommitmentDiscountStatus.null_outside_usage":     cell("ChargeCategory", "Purchase", "CommitmentDiscountStatus", "Used"),
+		"CapacityReservationStatus.null_outside_usage":    cell("ChargeCategory", "Purchase", "CapacityReservationStatus", "Used"),
+		"PricingCategory.purchase":                        cell("ChargeCategory", "Purchase", "PricingCategory", "Committed"),
+		"CommitmentDiscountUnit.spend":                    cell("CommitmentDiscountCategory", "Spend", "CommitmentDiscountUnit", "Hours"),
+		"x_CostKind.purchase":                             cell("ChargeCategory", "Purchase", "x_CostKind", "idle"),
+		"PricingCategory.dynamic":                         cell("PricingCategory", "Dynamic", "PricingCategory", "Standard"),
+		"BillingPeriodStart.month":                        usage("BillingPeriodStart", "2026-03-01T01:00:00Z"),
 		"ChargePeriodEnd.after_start":                     usage("ChargePeriodEnd", "2026-03-01T00:00:00Z"),
 		"BillingPeriodEnd.after_start":                    usage("BillingPeriodEnd", "2026-03-01T00:00:00Z"),
 		"ChargePeriodStart.in_billing_period":             usage("BillingPeriodStart", "2026-03-20T00:00:00Z"),

@@ -146,7 +146,7 @@ func (u Unused) Row() Row {
 	if !c.Capacity {
 		r[CommitmentDiscountQuantity] = r[PricingQuantity]
 		if c.Spend {
-			r[CommitmentDiscountQuantity] = nano(amount)
+			r[CommitmentDiscountQuantity] = nano(amount) + "000"
 		}
 	}
 	r[XCostKind], r[XTeam], r[XCapacityType] = "commitment_unused", u.Team, string(fleet.PurchaseReserved)

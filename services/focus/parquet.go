@@ -2,9 +2,11 @@ package focus
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,7 +24,7 @@ type ColumnKind int
 // Kinds of columns.
 const (
 	ColumnText    ColumnKind = iota // UTF-8
-	ColumnDecimal                   // DECIMAL(18, Places): exact
+	ColumnDecimal                   // DECIMAL(38, Places): exact
 	ColumnTime                      // TIMESTAMP, UTC, milliseconds
 	ColumnObject                    // JSON
 )
@@ -63,7 +65,7 @@ func NewParquetWriter(w io.Writer, name string, columns []ParquetColumn) *Parque
 func (c ParquetColumn) node() parquet.Node {
 	switch c.Kind {
 	case ColumnDecimal:
-		return parquet.Decimal(c.Places, 18, parquet.Int64Type)
+		return parquet.Decimal(c.Places, 38, parquet.FixedLenByteArrayType(decimalBytes))
 	case ColumnTime:
 		return parquet.Timestamp(parquet.Millisecond)
 	case ColumnObject:
@@ -97,9 +99,9 @@ func (c ParquetColumn) value(text string) (parquet.Value, error) {
 	case ColumnDecimal:
 		n, ok := scaled(text, c.Places)
 		if !ok {
-			return parquet.Value{}, fleet.Errorf(fleet.CodeInvalid, "%s: %s is no decimal of eighteen digits with %d places", c.Name, quoted(text), c.Places)
+			return parquet.Value{}, fleet.Errorf(fleet.CodeInvalid, "%s: %s is no decimal of 38 digits with %d places", c.Name, quoted(text), c.Places)
 		}
-		return parquet.Int64Value(n), nil
+		return parquet.FixedLenByteArrayValue(n), nil
 	case ColumnTime:
 		t, err := parseTime(text)
 		if err != nil {
@@ -114,18 +116,58 @@ func (c ParquetColumn) value(text string) (parquet.Value, error) {
 // Close writes what is left and the footer. Without it the file is none.
 func (p *ParquetWriter) Close() error { return p.out.Close() }
 
+// decimalBytes hold 38 digits in two's complement, the highest byte first.
+const decimalBytes = 16
+
 // scaled reads a plain decimal as so many parts of ten to the places.
-func scaled(text string, places int) (int64, bool) {
-	whole, fraction, _ := strings.Cut(text, ".")
+func scaled(text string, places int) ([]byte, bool) {
+	negative := strings.HasPrefix(text, "-")
+	whole, fraction, _ := strings.Cut(strings.TrimPrefix(text, "-"), ".")
 	if len(fraction) > places {
 		if strings.Trim(fraction[places:], "0") != "" {
-			return 0, false
+			return nil, false
 		}
 		fraction = fraction[:places]
 	}
-	n, err := strconv.ParseInt(whole+fraction+strings.Repeat("0", places-len(fraction)), 10, 64)
-	const most = 999_999_999_999_999_999
-	return n, err == nil && n <= most && n >= -most && whole != "" && whole != "-"
+	text = whole + fraction + strings.Repeat("0", places-len(fraction))
+	if whole == "" || len(text) > 38 || !digits(text, 38) {
+		return nil, false
+	}
+	b := make([]byte, decimalBytes)
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		if negative {
+			n = -n
+		}
+		binary.BigEndian.PutUint64(b, uint64(n>>63)) //nolint:gosec // the sign, in all bits
+		binary.BigEndian.PutUint64(b[8:], uint64(n)) //nolint:gosec // two's complement
+		return b, true
+	}
+	n, ok := new(big.Int).SetString(text, 10)
+	if !ok {
+		return nil, false
+	}
+	if negative {
+		n.Sub(new(big.Int).Lsh(big.NewInt(1), 8*decimalBytes), n)
+	}
+	return n.FillBytes(b), true
+}
+
+// unscaled is the text of what scaled made.
+func unscaled(b []byte, places int) string {
+	n := new(big.Int).SetBytes(b)
+	sign := ""
+	if len(b) > 0 && b[0]&0x80 != 0 {
+		n.Sub(new(big.Int).Lsh(big.NewInt(1), uint(8*len(b))), n) //nolint:gosec // a few bytes
+		sign = "-"
+	}
+	text := n.String()
+	if places == 0 {
+		return sign + text
+	}
+	if len(text) <= places {
+		text = strings.Repeat("0", places+1-len(text)) + text
+	}
+	return sign + text[:len(text)-places] + "." + text[len(text)-places:]
 }
 
 // parquetColumns of our export. Quantities have twelve places, all other numbers nine.
@@ -233,13 +275,15 @@ func ReadParquet(in io.ReaderAt, size int64, head func(names []string) error, ro
 
 // textOf is a value as our CSV writes it.
 func textOf(v parquet.Value, field parquet.Field) string {
-	if logical := field.Type().LogicalType(); logical != nil && v.Kind() == parquet.Int64 {
+	if logical := field.Type().LogicalType(); logical != nil {
 		switch kind := logical.Value.(type) {
 		case *parquetformat.DecimalType:
-			if kind.Scale == 0 {
-				return strconv.FormatInt(v.Int64(), 10)
+			switch {
+			case v.Kind() == parquet.FixedLenByteArray || v.Kind() == parquet.ByteArray:
+				return unscaled(v.ByteArray(), int(kind.Scale))
+			case v.Kind() == parquet.Int64 && kind.Scale > 0:
+				return decimal(v.Int64(), int(kind.Scale))
 			}
-			return decimal(v.Int64(), int(kind.Scale))
 		case *parquetformat.TimestampType:
 			unit := time.Millisecond
 			if kind.Unit.Value != nil {

@@ -168,6 +168,33 @@ var commitmentRules = []Rule{
 		}
 		return ""
 	}},
+	forbidden("CommitmentDiscountStatus", "null_outside_usage", CommitmentDiscountStatus, notUsage, "charges that are no usage"),
+	forbidden("CapacityReservationStatus", "null_outside_usage", CapacityReservationStatus, notUsage, "charges that are no usage"),
+	{ID: "PricingCategory.purchase", Source: "FOCUS 1.2", Text: "the purchase of a commitment is not Committed itself", row: func(v *view) string {
+		if v.Row[ChargeCategory] == "Purchase" && v.Row[PricingCategory] == "Committed" {
+			return quoted(v.Row[PricingCategory])
+		}
+		return ""
+	}},
+	{ID: "CommitmentDiscountUnit.spend", Source: "FOCUS 1.2", Text: "CommitmentDiscountUnit of a Spend commitment is a currency, of a Usage commitment none", row: func(v *view) string {
+		unit := v.Row[CommitmentDiscountUnit]
+		if isCurrency := slices.Contains(currencies, unit); unit != "" && (v.Row[CommitmentDiscountCategory] == "Spend" && !isCurrency || v.Row[CommitmentDiscountCategory] == "Usage" && isCurrency) {
+			return quoted(unit) + " beside " + v.Row[CommitmentDiscountCategory]
+		}
+		return ""
+	}},
+	{ID: "x_CostKind.purchase", Source: "Plimsoll", Text: "a purchase of ours has no kind of cost: what uses it has", row: func(v *view) string {
+		if v.has[XCostKind] && v.Row[ChargeCategory] == "Purchase" && !v.null(XCostKind) {
+			return quoted(v.Row[XCostKind])
+		}
+		return ""
+	}},
+	{ID: "PricingCategory.dynamic", Source: "Plimsoll", Text: "Spot machines of ours are priced Dynamic, and nothing else is", row: func(v *view) string {
+		if spot := v.Row[XCapacityType] == "spot"; v.has[XCapacityType] && !v.null(XCapacityType) && v.null(CommitmentDiscountID) && spot != (v.Row[PricingCategory] == "Dynamic") {
+			return v.Row[XCapacityType] + " is " + quoted(v.Row[PricingCategory])
+		}
+		return ""
+	}},
 	{ID: "BilledCost.committed", Source: "Plimsoll", Text: "BilledCost of usage that a commitment covers is 0 in our files: the purchase is billed", row: func(v *view) string {
 		if n := number(v.Row[BilledCost]); v.has[XCostKind] && v.Row[ChargeCategory] == "Usage" && !v.null(CommitmentDiscountID) && n != nil && n.Sign() != 0 {
 			return v.Row[BilledCost]
@@ -176,8 +203,18 @@ var commitmentRules = []Rule{
 	}},
 }
 
+func notUsage(v *view) bool { return !v.null(ChargeCategory) && v.Row[ChargeCategory] != "Usage" }
+
 // timeRules are about periods.
 var timeRules = []Rule{
+	{ID: "BillingPeriodStart.month", Source: "Plimsoll", Text: "a billing period of ours is a calendar month of UTC", row: func(v *view) string {
+		from, err := parseTime(v.Row[BillingPeriodStart])
+		to, err2 := parseTime(v.Row[BillingPeriodEnd])
+		if v.has[XCostKind] && err == nil && err2 == nil && (from.Day() != 1 || from.Hour()+from.Minute()+from.Second() != 0 || !from.AddDate(0, 1, 0).Equal(to)) {
+			return v.Row[BillingPeriodStart] + " to " + v.Row[BillingPeriodEnd]
+		}
+		return ""
+	}},
 	{ID: "ChargePeriodEnd.after_start", Source: "FOCUS 1.2", Text: "ChargePeriodEnd is exclusive and lies after ChargePeriodStart", row: func(v *view) string {
 		return inOrder(v, ChargePeriodStart, ChargePeriodEnd)
 	}},

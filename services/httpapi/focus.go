@@ -107,6 +107,10 @@ func (s *Server) streamFocus(hctx huma.Context, p auth.Principal, export store.F
 			row := u.Row()
 			return file.Write(&row)
 		}
+		export.Purchase = func(u focus.Purchase) error {
+			row := u.Row()
+			return file.Write(&row)
+		}
 		if err := export.Walk(ctx, tx); err != nil {
 			return err
 		}

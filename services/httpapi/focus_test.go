@@ -177,7 +177,7 @@ func TestFocusExportThroughTheDoor(t *testing.T) {
 		t.Errorf("EffectiveCost %s, ledger %s", report.Effect, want)
 	}
 	var days fleet.Money
-	kinds, committed := map[string]int{}, fleet.Money(0)
+	kinds, committed, bought := map[string]int{}, fleet.Money(0), fleet.Money(0)
 	for at := accountsFrom; at.Before(accountsTo); at = at.AddDate(0, 0, 1) {
 		_, _, body := a.raw(span(at, at.AddDate(0, 0, 1)))
 		in, err := focus.NewReader(bytes.NewReader(body))
@@ -197,13 +197,20 @@ func TestFocusExportThroughTheDoor(t *testing.T) {
 			if row[focus.CommitmentDiscountID] == "sp-1" {
 				committed += m
 			}
+			if row[focus.ChargeCategory] == "Purchase" {
+				fee, err := fleet.ParseMoney(row[focus.BilledCost])
+				if err != nil {
+					t.Fatal(err)
+				}
+				bought += fee
+			}
 		}
 	}
 	if days != a.total {
 		t.Errorf("the days add up to %s, the ledger to %s", days, a.total)
 	}
-	if want := fleet.Money(71 * 100_000_000); committed != want {
-		t.Errorf("used and unused of the plan %s, bought %s", committed, want)
+	if want := fleet.Money(71 * 100_000_000); committed != want || bought != want {
+		t.Errorf("used and unused of the plan %s, purchases %s, bought %s", committed, bought, want)
 	}
 	for _, k := range []string{"workload", "idle", "overhead", "residual", "commitment_unused"} {
 		if kinds[k] == 0 {

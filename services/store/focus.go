@@ -21,6 +21,8 @@ type FocusExport struct {
 	// One of these gets each node's hour and each unused commitment, oldest first by cluster.
 	Node   func(focus.NodeHour) error
 	Unused func(focus.Unused) error
+	// Purchase gets what was paid for commitments in closed hours, by commitment and hour, when all clusters are asked for. Nil: nobody wants it.
+	Purchase func(focus.Purchase) error
 }
 
 // FocusCoverage is what an export holds and what it cannot.
@@ -88,7 +90,10 @@ ORDER BY h.cluster_id, h.hour LIMIT $5`, tx.Tenant, e.From, e.To, string(e.Clust
 			return err
 		}
 	}
-	return nil
+	if e.Purchase == nil || e.Cluster != "" {
+		return nil
+	}
+	return e.purchases(ctx, tx, account, bought)
 }
 
 type focusHour struct {
