@@ -21,20 +21,26 @@ func (d *planner) alternatives(own fleet.Offering, pods []int, price fleet.Money
 		c   int
 		why string
 	}
+	type sort struct { // one zone of each is enough to compare
+		name     string
+		purchase fleet.Purchase
+	}
 	var fits, not []option
+	seen := map[sort]bool{}
 	for _, c := range d.byWeight {
 		k := &d.kinds[c]
-		if k.offering == own || len(fits) >= maxAlternatives || d.in.Policy.NoSpot && k.offering.Purchase == fleet.PurchaseSpot {
+		s := sort{k.offering.InstanceType, k.offering.Purchase}
+		if s.name == own.InstanceType && s.purchase == own.Purchase || seen[s] || len(fits) >= maxAlternatives || d.in.Policy.NoSpot && k.offering.Purchase == fleet.PurchaseSpot {
 			continue
 		}
 		why := d.holdsAll(c, pods)
 		switch {
 		case why == "" && d.buyable(c) == "":
-			fits = append(fits, option{c, "dearer"})
-		case why == "":
-			not = append(not, option{c, d.buyable(c)})
-		case why == "spot" && k.weighed < price && len(not) < maxAlternatives/2:
-			not = append(not, option{c, why})
+			fits, seen[s] = append(fits, option{c, "dearer"}), true
+		case why == "" && len(not) < maxAlternatives/2:
+			not, seen[s] = append(not, option{c, d.buyable(c)}), true
+		case why == "spot" && k.weighed < price && len(not) < maxAlternatives/2 && d.holdsButSpot(c, pods):
+			not, seen[s] = append(not, option{c, why}), true
 		}
 	}
 	all := append(not[:min(len(not), maxAlternatives/2)], fits...)
@@ -51,6 +57,15 @@ func (d *planner) alternatives(own fleet.Offering, pods []int, price fleet.Money
 		out = append(out, a)
 	}
 	return out
+}
+
+// holdsButSpot tells whether only Spot keeps pods from an offering.
+func (d *planner) holdsButSpot(c int, pods []int) bool {
+	own := d.kinds[c]
+	d.kinds[c].offering.Purchase = fleet.PurchaseOnDemand
+	ok := d.holdsAll(c, pods) == ""
+	d.kinds[c] = own
+	return ok
 }
 
 // ladder is what to ask for, in order, when an offering cannot be had: another zone, a type with the same GPUs, on demand here, on

@@ -44,9 +44,10 @@ type Plan struct {
 	Waiting     []Waiting    `json:"waiting"`
 	Before      fleet.Money  `json:"before"` // per hour: machines with a known price
 	After       fleet.Money  `json:"after"`
-	Unpriced    int          `json:"unpriced"`        // machines whose price nobody knows; in neither sum
-	Bound       *fleet.Money `json:"bound,omitempty"` // per hour: nothing that holds the same pods on the offered machines costs less; nil: not proven
-	Anew        *fleet.Money `json:"anew,omitempty"`  // per hour: everything packed on new machines, whatever it takes
+	Unpriced    int          `json:"unpriced"`           // machines whose price nobody knows; in neither sum
+	Bound       *fleet.Money `json:"bound,omitempty"`    // per hour, weighed with hazards: nothing that holds the same pods on the offered machines weighs less; nil: not proven
+	AnewGap     int64        `json:"anew_gap,omitempty"` // ten-thousandths that Anew, weighed, is above Bound
+	Anew        *fleet.Money `json:"anew,omitempty"`     // per hour: everything packed on new machines, whatever it takes
 	Considered  []Option     `json:"considered"`
 	SpareGPUs   int64        `json:"spare_gpus"`    // free whole GPUs on machines that take pods
 	Fragmented  int64        `json:"fragmented"`    // free GPUs on machines that are too full for the largest pod that waits or runs, in thousandths of the free ones

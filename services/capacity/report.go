@@ -55,9 +55,9 @@ func (d *planner) compare() error {
 		}
 	}
 	d.plan.Considered = append(d.plan.Considered, Option{Name: "anew", Cost: &cost, Moved: running, Left: left + len(a.Unplaced)})
-	if len(a.Unplaced) == 0 && a.Bound > 0 && a.Bound <= after && d.plan.Unpriced == 0 {
+	if a.Bound > 0 {
 		bound := a.Bound
-		d.plan.Bound = &bound
+		d.plan.Bound, d.plan.AnewGap = &bound, int64(max(a.Weighed-a.Bound, 0).MulDiv(10_000, int64(a.Bound)))
 	}
 	return nil
 }

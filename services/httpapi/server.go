@@ -196,6 +196,7 @@ func (s *Server) register() {
 	s.registerCommitments()
 	s.registerSpot()
 	s.registerAvailability()
+	s.registerCapacity()
 	s.registerDemo()
 }
 

@@ -195,6 +195,45 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/bills": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List imported bills */
+        get: operations["list-bills"];
+        put?: never;
+        /**
+         * Import a bill: all of it or nothing
+         * @description The body is the file as it is, also gzipped: FOCUS 1.0 to 1.3 (CSV), AWS Cost and Usage Report (CSV), Azure cost details (CSV), Google detailed usage cost export (CSV, JSON lines). At most 64 MiB. The same content again changes nothing. An error names row and column.
+         */
+        post: operations["import-bill"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/bills/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get a bill */
+        get: operations["get-bill"];
+        put?: never;
+        post?: never;
+        /** Take a bill out of all comparisons */
+        delete: operations["delete-bill"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/budgets": {
         parameters: {
             query?: never;
@@ -227,6 +266,41 @@ export interface paths {
         post?: never;
         /** Delete a budget */
         delete: operations["delete-budget"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/budgets/{id}/reset-breaker": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Let scale-ups go on after a spend-rate breaker tripped */
+        post: operations["reset-budget-breaker"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/calendar": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Time zone, fiscal year, and their windows */
+        get: operations["get-calendar"];
+        /** Change how time is counted and idle is carried */
+        put: operations["put-calendar"];
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -371,6 +445,98 @@ export interface paths {
         patch: operations["set-cluster"];
         trace?: never;
     };
+    "/api/v1/clusters/{id}/capacity-map": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What runs where, and why each machine stays or goes
+         * @description The inventory that the newest plan was made from, by pool and name.
+         */
+        get: operations["get-capacity-map"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/clusters/{id}/capacity-plan": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What the cluster's machines should become: the newest plan, or an older one
+         * @description Machines to add with what else was considered and the ladder to climb when one cannot be had, machines to drain with what each saves and costs, and the cost before and after. A plan is a proposal; it never exceeds a cap, and is empty while the inventory is stale.
+         */
+        get: operations["get-capacity-plan"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/clusters/{id}/capacity-plans": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Plans that said something new, newest first */
+        get: operations["list-capacity-plans"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/clusters/{id}/capacity-policy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Caps and taste of the cluster's capacity plans */
+        get: operations["get-capacity-policy"];
+        /** Change it; version is the one that was read */
+        put: operations["set-capacity-policy"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/clusters/{id}/conflicts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Who else writes the replicas of workloads, and how often they fight */
+        get: operations["list-conflicts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/clusters/{id}/enrolment-tokens": {
         parameters: {
             query?: never;
@@ -415,6 +581,23 @@ export interface paths {
         };
         /** Nodes that are there now, by name */
         get: operations["list-nodes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/clusters/{id}/pending-pods": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Pods that are not ready, why, and when they may be */
+        get: operations["list-pending-pods"];
         put?: never;
         post?: never;
         delete?: never;
@@ -615,6 +798,43 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/cost/compare": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What changed between two windows: quantity, mix, price
+         * @description The three effects of every group add up to its change to the nano-unit. Windows of different length are compared as they are.
+         */
+        get: operations["compare-costs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/cost/hours": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One workload's cost by hour, with what was decided in each */
+        get: operations["get-cost-hours"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/cost/summary": {
         parameters: {
             query?: never;
@@ -641,6 +861,43 @@ export interface paths {
         };
         /** Costs over time */
         get: operations["get-cost-timeseries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/cost/trace": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One workload's hour: machines, pods, and the decision behind them */
+        get: operations["get-cost-trace"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/cost/unit-economics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What a million tokens, a thousand requests, a training hour and a minute of kept promise cost
+         * @description The allocation basis counts what was held, the usage basis what of it was used; utilisation is usage over allocation. Idle machines are in neither. One machine makes input and output tokens together, so their prices come from dividing its cost by output_weight, which is a convention of yours, not a measurement.
+         */
+        get: operations["get-unit-economics"];
         put?: never;
         post?: never;
         delete?: never;
@@ -764,6 +1021,23 @@ export interface paths {
          * @description One row per machine, hour and who bears it, from the closed hours of the ledger. EffectiveCost adds up to the ledger to the last nano-unit. Headers say what the export holds: Plimsoll-Ledger-Total, Plimsoll-Closed-Hours, Plimsoll-Open-Hours (not exported yet) and Plimsoll-Unpriced-Node-Seconds (without a price, so without a row).
          */
         get: operations["export-focus"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/exports/reconciliation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The whole comparison as CSV: a row per pair, charge and machine */
+        get: operations["export-reconciliation"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1022,6 +1296,260 @@ export interface paths {
         };
         /** Level, discount and steadiness of Spot prices, per pool */
         get: operations["get-spot-stats"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/reconciliation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Bills against the ledger: the gap, with causes
+         * @description A charge for longer than a day stands on its first. At most 92 days.
+         */
+        get: operations["reconcile"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/replays": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List replays, newest first */
+        get: operations["list-replays"];
+        put?: never;
+        /** Replay a policy on a workload's own history */
+        post: operations["create-replay"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/replays/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get a replay with its result */
+        get: operations["get-replay"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/replays/{id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Stop a replay that is not done */
+        post: operations["cancel-replay"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/restatements": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List restatements */
+        get: operations["list-restatements"];
+        put?: never;
+        /**
+         * Let bills' prices of machines stand for the estimates of closed days
+         * @description Every machine's day that a bill has another amount for is costed again at the bill's amount, split to owners as before. What was in the ledger stays readable with as_of. Days older than 60 cannot be restated.
+         */
+        post: operations["restate"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/restatements/{id}/undo": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Let the frozen prices count again */
+        post: operations["undo-restatement"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/savings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What scaling promised, what it measurably did, and what it cost
+         * @description Closed hours of workloads with a policy. Every counterfactual is a count of replicas times the hour's own price of a replica, so a change of price is nobody's saving. Hours for which a count is not known are in neither side of a comparison. A decision counts for a day at most. The shadow autoscaler sees the utilisation that was measured: of a saturated workload that is too little, and its cost is understated.
+         */
+        get: operations["get-savings"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/shared-cost-rules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Costs that all teams carry */
+        get: operations["list-shared-cost-rules"];
+        put?: never;
+        /** Share costs over all teams */
+        post: operations["create-shared-cost-rule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/shared-cost-rules/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Share them no more; statements that were issued stay */
+        delete: operations["delete-shared-cost-rule"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/statements": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A month's charges by team, and the statements issued for it */
+        get: operations["list-statements"];
+        put?: never;
+        /**
+         * Issue a statement
+         * @description Keeps the document as it is, forever. Issuing it again makes the next version; the earlier ones stay readable.
+         */
+        post: operations["issue-statement"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/statements/draft": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A statement as it would be issued now */
+        get: operations["draft-statement"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/statements/draft/file": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A draft as HTML, PDF or CSV */
+        get: operations["download-statement-draft"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/statements/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** An issued statement, and whether the ledger was restated since */
+        get: operations["get-statement"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/statements/{id}/file": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** An issued statement as HTML, PDF or CSV */
+        get: operations["download-statement"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1446,21 +1974,142 @@ export interface components {
             directory_id: string;
             subscription_id: string;
         };
+        Bill: {
+            billed: components["schemas"]["BillMoney"];
+            /**
+             * Format: int64
+             * @description unzipped
+             */
+            bytes: number;
+            /**
+             * Format: int64
+             * @description what is kept of them: lines of one day with the same dimensions are one charge
+             */
+            charges: number;
+            /** @description SHA-256 of the content, unzipped */
+            content_hash: string;
+            /** Format: date-time */
+            created_at: string;
+            created_by: string;
+            /** @description amortised; of the lines that say it */
+            effective: components["schemas"]["BillMoney"];
+            /** @enum {string} */
+            format: "focus" | "aws_cur" | "azure" | "gcp_detail";
+            /** Format: date-time */
+            from: string;
+            /** Format: uuid */
+            id: string;
+            /**
+             * Format: int64
+             * @description rows of the file
+             */
+            lines: number;
+            /** Format: int64 */
+            lines_without_effective: number;
+            /** Format: int64 */
+            lines_without_list: number;
+            /** @description of the lines that say it */
+            list: components["schemas"]["BillMoney"];
+            name: string;
+            periods: components["schemas"]["BillPeriod"][] | null;
+            /**
+             * Format: int64
+             * @description values with more than eighteen places
+             */
+            rounded_values: number;
+            /**
+             * Format: date-time
+             * @description exclusive
+             */
+            to: string;
+            /** @description columns of the file that nothing here reads */
+            unread_columns: string[] | null;
+        };
+        BillImport: {
+            bill: components["schemas"]["Bill"];
+            /** @description the same content was imported before; nothing changed */
+            known: boolean;
+            /** @description names of the bills that this one stands for now */
+            replaced: string[] | null;
+        };
+        BillMoney: {
+            /**
+             * @description decimal, exact to 1e-18
+             * @example 0.000000805
+             */
+            amount: string;
+            /**
+             * @description ISO 4217
+             * @example USD
+             */
+            currency: string;
+        };
+        BillPeriod: {
+            account: string;
+            billed: components["schemas"]["BillMoney"];
+            /** Format: date-time */
+            from: string;
+            /** Format: int64 */
+            lines: number;
+            provider: string;
+            /**
+             * Format: date-time
+             * @description exclusive
+             */
+            to: string;
+        };
         Budget: {
-            /** @description per calendar month, UTC */
+            /** @description what may be spent per hour from now on so that the rest lasts to the period's end */
+            allowed_hour: components["schemas"]["Money"];
+            /** @description per period */
             amount: components["schemas"]["Money"];
+            /** @description null: there is none */
+            breaker: components["schemas"]["BudgetBreaker"];
+            /**
+             * Format: date-time
+             * @description data time
+             */
+            checked_at: string;
             cluster_id?: string;
             /** Format: date-time */
             created_at: string;
             /** @description thresholds that are reached now */
             crossed: components["schemas"]["BudgetCrossing"][] | null;
-            /** @description at the period's end, if the mean rate of the last seven days holds; null before an hour of data */
+            /** @description planning keeps within it */
+            enforced: boolean;
+            /** @description at the period's end: the level of the last week, shaped by the hours of the week; null before three hours of data */
             forecast: components["schemas"]["Money"];
+            /**
+             * Format: double
+             * @description mean absolute error of the back-test, as a share of what came; null: too little to test on
+             */
+            forecast_error: number | null;
+            forecast_high: components["schemas"]["Money"];
+            /** @description eight of ten ends of the back-test lie between low and high; null: too little to test on */
+            forecast_low: components["schemas"]["Money"];
             /** Format: double */
             forecast_ratio: number | null;
+            /**
+             * Format: int64
+             * @description how far each of them looked
+             */
+            forecast_test_hours: number;
+            /**
+             * Format: int64
+             * @description from how many earlier moments the back-test forecast
+             */
+            forecast_test_origins: number;
             id: string;
+            /** @description of workloads */
+            label_key?: string;
+            label_value?: string;
             name: string;
             namespace?: string;
+            /**
+             * @description of the tenant's calendar
+             * @enum {string}
+             */
+            period: "day" | "week" | "month" | "quarter" | "year";
             /**
              * Format: date-time
              * @description exclusive
@@ -1474,26 +2123,70 @@ export interface components {
             team?: string;
             /** @description percent */
             thresholds: number[] | null;
+            /** @description what an hour like the present one costs */
+            usual_hour: components["schemas"]["Money"];
             webhook_id?: string;
             workload_id?: string;
         };
         BudgetBody: {
             /**
-             * @description decimal, in the tenant's currency, per calendar month
+             * @description decimal, in the tenant's currency, per period
              * @example 5000.00
              */
             amount: string;
+            /**
+             * Format: int64
+             * @description default 60; 0: until somebody resets it
+             */
+            breaker_minutes?: number;
+            /**
+             * Format: int64
+             * @description of the usual hour; 110 or more; 0: no breaker
+             */
+            breaker_percent?: number;
             /** Format: uuid */
             cluster_id?: string;
+            /** @description planning keeps within it: nothing is raised past what is left, batch and economy give way before standard; gold is let through */
+            enforced?: boolean;
+            label_key?: string;
+            label_value?: string;
             name: string;
             namespace?: string;
+            /**
+             * @description default month
+             * @enum {string}
+             */
+            period?: "day" | "week" | "month" | "quarter" | "year";
             team?: string;
             /** @description percent, 1 to 1000; default 50, 80, 100 */
             thresholds?: number[] | null;
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description a channel that is told besides those of the routes
+             */
             webhook_id?: string;
             /** Format: uuid */
             workload_id?: string;
+        };
+        BudgetBreaker: {
+            /** @description the rate at which it trips */
+            limit_hour: components["schemas"]["Money"];
+            /**
+             * Format: int64
+             * @description for how long; 0: until somebody resets it
+             */
+            minutes: number;
+            /**
+             * Format: int64
+             * @description of the usual hour
+             */
+            percent: number;
+            /** @description scale-ups are frozen now */
+            tripped: boolean;
+            /** Format: date-time */
+            tripped_at: string | null;
+            /** Format: date-time */
+            until: string | null;
         };
         BudgetCrossing: {
             /** @enum {string} */
@@ -1502,8 +2195,17 @@ export interface components {
             percent: number;
         };
         BudgetDetail: {
-            /** @description per calendar month, UTC */
+            /** @description what may be spent per hour from now on so that the rest lasts to the period's end */
+            allowed_hour: components["schemas"]["Money"];
+            /** @description per period */
             amount: components["schemas"]["Money"];
+            /** @description null: there is none */
+            breaker: components["schemas"]["BudgetBreaker"];
+            /**
+             * Format: date-time
+             * @description data time
+             */
+            checked_at: string;
             cluster_id?: string;
             /** Format: date-time */
             created_at: string;
@@ -1511,13 +2213,41 @@ export interface components {
             crossed: components["schemas"]["BudgetCrossing"][] | null;
             /** @description this month and the one before, oldest first */
             days: components["schemas"]["DayCost"][] | null;
-            /** @description at the period's end, if the mean rate of the last seven days holds; null before an hour of data */
+            /** @description planning keeps within it */
+            enforced: boolean;
+            /** @description at the period's end: the level of the last week, shaped by the hours of the week; null before three hours of data */
             forecast: components["schemas"]["Money"];
+            /**
+             * Format: double
+             * @description mean absolute error of the back-test, as a share of what came; null: too little to test on
+             */
+            forecast_error: number | null;
+            forecast_high: components["schemas"]["Money"];
+            /** @description eight of ten ends of the back-test lie between low and high; null: too little to test on */
+            forecast_low: components["schemas"]["Money"];
             /** Format: double */
             forecast_ratio: number | null;
+            /**
+             * Format: int64
+             * @description how far each of them looked
+             */
+            forecast_test_hours: number;
+            /**
+             * Format: int64
+             * @description from how many earlier moments the back-test forecast
+             */
+            forecast_test_origins: number;
             id: string;
+            /** @description of workloads */
+            label_key?: string;
+            label_value?: string;
             name: string;
             namespace?: string;
+            /**
+             * @description of the tenant's calendar
+             * @enum {string}
+             */
+            period: "day" | "week" | "month" | "quarter" | "year";
             /**
              * Format: date-time
              * @description exclusive
@@ -1531,8 +2261,380 @@ export interface components {
             team?: string;
             /** @description percent */
             thresholds: number[] | null;
+            /** @description what an hour like the present one costs */
+            usual_hour: components["schemas"]["Money"];
             webhook_id?: string;
             workload_id?: string;
+        };
+        Calendar: {
+            /**
+             * Format: int64
+             * @description in which the fiscal year begins
+             */
+            fiscal_month: number;
+            /**
+             * @description of statements: idle stands apart, or is carried by the workloads of its cluster, or of its machine
+             * @enum {string}
+             */
+            idle_scope: "separate" | "cluster" | "node";
+            /**
+             * @description in proportion to what each pays, or the same for each
+             * @enum {string}
+             */
+            idle_spread: "weighted" | "even";
+            /**
+             * @description IANA
+             * @example Europe/Berlin
+             */
+            time_zone: string;
+            /**
+             * Format: int64
+             * @description 0 is Sunday
+             */
+            week_start: number;
+        };
+        CalendarAnswer: {
+            /** Format: date-time */
+            data_now: string;
+            /**
+             * Format: int64
+             * @description in which the fiscal year begins
+             */
+            fiscal_month: number;
+            /**
+             * Format: int64
+             * @description by the year in which it ends
+             */
+            fiscal_year: number;
+            /**
+             * @description of statements: idle stands apart, or is carried by the workloads of its cluster, or of its machine
+             * @enum {string}
+             */
+            idle_scope: "separate" | "cluster" | "node";
+            /**
+             * @description in proportion to what each pays, or the same for each
+             * @enum {string}
+             */
+            idle_spread: "weighted" | "even";
+            /**
+             * @description IANA
+             * @example Europe/Berlin
+             */
+            time_zone: string;
+            /**
+             * Format: int64
+             * @description 0 is Sunday
+             */
+            week_start: number;
+            /** @description costs are kept by hours of UTC; an hour belongs to the day in which it begins */
+            windows: components["schemas"]["CostWindow"][] | null;
+        };
+        CapacityGPUGroup: {
+            /** Format: int64 */
+            count: number;
+            instances: components["schemas"]["MIGInstance"][] | null;
+            /** @description whole, mig, time_slice or mps */
+            mode: string;
+            /**
+             * Format: int64
+             * @description shares of one GPU
+             */
+            replicas: number;
+        };
+        CapacityMap: {
+            /**
+             * Format: date-time
+             * @description data time; null: no plan was made yet
+             */
+            at: string | null;
+            /**
+             * Format: double
+             * @description 0 to 1: share of the free GPUs that the largest pod cannot use
+             */
+            fragmented: number;
+            /** @description by model */
+            gpu_fleet: components["schemas"]["GPUFleet"][] | null;
+            /** @description by pool and name, at most 2000 */
+            nodes: components["schemas"]["CapacityNode"][] | null;
+            /**
+             * Format: int64
+             * @description free whole GPUs on machines that take pods
+             */
+            spare_gpus: number;
+            /** Format: int64 */
+            total: number;
+        };
+        CapacityNode: {
+            /** @description the cheapest other offering for what it holds; null: none, or not looked up */
+            best: components["schemas"]["PlannedAlternative"];
+            /**
+             * Format: int64
+             * @description for pods
+             */
+            cpu_milli: number;
+            /** Format: int64 */
+            cpu_milli_requested: number;
+            /** @description such as the pod that protects it */
+            detail: string;
+            /** Format: int64 */
+            gpu_count: number;
+            /** @description how its GPUs are given out; empty: whole ones */
+            gpu_groups: components["schemas"]["CapacityGPUGroup"][] | null;
+            gpu_model: string;
+            /** Format: double */
+            gpus_requested: number;
+            /**
+             * Format: int64
+             * @description for pods
+             */
+            memory_mib: number;
+            /** Format: int64 */
+            memory_mib_requested: number;
+            name: string;
+            /** @description the cloud takes it back soon */
+            notice: boolean;
+            offering: components["schemas"]["PlannedOffering"];
+            phase: string;
+            /** Format: int64 */
+            pod_count: number;
+            /** @description by workload, most GPUs first, at most 20 */
+            pods: components["schemas"]["CapacityPods"][] | null;
+            pool: string;
+            /** @description per hour; null: unknown */
+            price: components["schemas"]["Money"];
+            /** @description why it stays or goes */
+            reason: string;
+            /** @enum {string} */
+            state: "keep" | "stays" | "leaving" | "drain";
+        };
+        CapacityOption: {
+            /** @description per hour; null: not computed */
+            cost: components["schemas"]["Money"];
+            /**
+             * Format: int64
+             * @description pods without a machine
+             */
+            left: number;
+            /**
+             * Format: int64
+             * @description pods
+             */
+            moved: number;
+            /** @enum {string} */
+            name: "as_is" | "plan" | "anew";
+        };
+        CapacityPlan: {
+            add: components["schemas"]["PlannedGroup"][] | null;
+            /**
+             * Format: int64
+             * @description machines
+             */
+            adds: number;
+            after: components["schemas"]["Money"];
+            /** @description per hour: everything packed on new machines; null: not computed */
+            anew: components["schemas"]["Money"];
+            /**
+             * Format: double
+             * @description how far anew, weighed, is above bound at most; 0.004: 0.4 %
+             */
+            anew_gap: number;
+            /**
+             * Format: date-time
+             * @description data time of the newest computation that said this
+             */
+            at: string;
+            /** @description per hour: machines with a known price */
+            before: components["schemas"]["Money"];
+            /** @description per hour, weighed with the hazard of interruptions: nothing that holds the same pods on the offered machines weighs less; null: not proven */
+            bound: components["schemas"]["Money"];
+            /**
+             * Format: date-time
+             * @description by our clock
+             */
+            checked_at: string;
+            considered: components["schemas"]["CapacityOption"][] | null;
+            /**
+             * Format: date-time
+             * @description of the newest report; null: none
+             */
+            data_at: string | null;
+            drain: components["schemas"]["PlannedDrain"][] | null;
+            /** Format: int64 */
+            drains: number;
+            /**
+             * Format: date-time
+             * @description data time of the first one
+             */
+            first_at: string;
+            /** @description why nothing may be changed, or why the plan stops where it does: stale, no_inventory, frozen, freeze_window, action_rate, time */
+            held: string[] | null;
+            id: string;
+            /** @enum {string} */
+            mode: "observe" | "recommend" | "approve" | "enforce";
+            /** @enum {string} */
+            outcome: "change" | "nothing" | "held";
+            /**
+             * Format: int64
+             * @description 0: the defaults
+             */
+            policy_version: number;
+            /** @description nobody has looked for ten minutes */
+            stale: boolean;
+            /**
+             * Format: int64
+             * @description loading, deciding and checking
+             */
+            took_ms: number;
+            /**
+             * Format: int64
+             * @description machines whose price nobody knows; in no sum
+             */
+            unpriced: number;
+            /**
+             * Format: int64
+             * @description pods that are not ready
+             */
+            waiting: number;
+        };
+        CapacityPlanAnswer: {
+            /** @description null: none was made yet */
+            plan: components["schemas"]["CapacityPlan"];
+        };
+        CapacityPlanSummary: {
+            /**
+             * Format: int64
+             * @description machines
+             */
+            adds: number;
+            after: components["schemas"]["Money"];
+            /**
+             * Format: date-time
+             * @description data time of the newest computation that said this
+             */
+            at: string;
+            /** @description per hour: machines with a known price */
+            before: components["schemas"]["Money"];
+            /**
+             * Format: date-time
+             * @description by our clock
+             */
+            checked_at: string;
+            /** Format: int64 */
+            drains: number;
+            /**
+             * Format: date-time
+             * @description data time of the first one
+             */
+            first_at: string;
+            id: string;
+            /** @enum {string} */
+            outcome: "change" | "nothing" | "held";
+            /**
+             * Format: int64
+             * @description loading, deciding and checking
+             */
+            took_ms: number;
+            /**
+             * Format: int64
+             * @description pods that are not ready
+             */
+            waiting: number;
+        };
+        CapacityPlansOutputBody: {
+            items: components["schemas"]["CapacityPlanSummary"][] | null;
+            next_cursor?: string;
+        };
+        CapacityPods: {
+            /** Format: int64 */
+            count: number;
+            /** Format: int64 */
+            cpu_milli: number;
+            /** Format: double */
+            gpus: number;
+            /** @description namespace/Kind/name; the pod's name where it has none */
+            workload: string;
+        };
+        CapacityPolicyDoc: {
+            /** @description pods without GPUs may use machines with GPUs */
+            cpu_on_gpu?: boolean;
+            /** @description decimal; empty: no cap */
+            daily_max?: string;
+            /** @description pods that run on model for also run on model use within their SLO */
+            equivalent?: components["schemas"]["Equivalence"][] | null;
+            /** @description windows of the week in which nothing is changed */
+            freeze?: components["schemas"]["FreezeWindow"][] | null;
+            /**
+             * Format: int64
+             * @description within which a change must pay; default 6
+             */
+            horizon_hours?: number;
+            /** @description decimal; machines together, per hour; empty: no cap */
+            hourly_max?: string;
+            /** @description empty: all */
+            instance_types?: string[] | null;
+            /**
+             * Format: int64
+             * @description machines added or drained by one plan; default 20
+             */
+            max_actions?: number;
+            /**
+             * Format: int64
+             * @description 0: no cap
+             */
+            max_gpus?: number;
+            /**
+             * Format: int64
+             * @description thousandths of a workload's replicas that one plan moves, one at least; default 250
+             */
+            max_moved_milli?: number;
+            /**
+             * Format: int64
+             * @description 0: no cap
+             */
+            max_nodes?: number;
+            /**
+             * Format: int64
+             * @description an offering with a higher chance to be out, in thousandths, is not bought; default 900
+             */
+            max_stock_out?: number;
+            /**
+             * Format: int64
+             * @description a younger machine is left alone; default 600
+             */
+            min_age_sec?: number;
+            /** @description decimal; of one pod that moves; default 0.02 */
+            move_cost?: string;
+            no_spot?: boolean;
+            /**
+             * Format: int64
+             * @description a pod that is ready for less is left alone; default 300
+             */
+            ramp_sec?: number;
+            /** @description pods that say nothing about Spot, and of which none runs there, may */
+            spot_unlabeled?: boolean;
+            /**
+             * Format: int64
+             * @description an older inventory leads to no action; default 300
+             */
+            stale_sec?: number;
+            /**
+             * Format: int64
+             * @description a pod that waits longer is alerted about; default 300
+             */
+            waiting_sec?: number;
+            /** @description empty: where the cluster has machines */
+            zones?: string[] | null;
+        };
+        CapacityPolicyOutputBody: {
+            policy: components["schemas"]["CapacityPolicyDoc"];
+            /** Format: date-time */
+            updated_at: string | null;
+            updated_by: string;
+            /**
+             * Format: int64
+             * @description 0: none; the defaults hold
+             */
+            version: number;
         };
         CatalogAnswer: {
             /** @description of the whole catalogue */
@@ -1984,6 +3086,14 @@ export interface components {
              */
             utilisation: number | null;
         };
+        ConflictListBody: {
+            /**
+             * Format: date-time
+             * @description null: the cluster never reported
+             */
+            at: string | null;
+            items: components["schemas"]["FieldConflict"][] | null;
+        };
         CostCause: {
             /** @description part of what the owner is charged, never beside it */
             amount: components["schemas"]["Money"];
@@ -2027,6 +3137,69 @@ export interface components {
              * @description exclusive
              */
             to: string;
+        };
+        CostChange: {
+            after: components["schemas"]["Money"];
+            before: components["schemas"]["Money"];
+            delta: components["schemas"]["Money"];
+            key: string;
+            /** @enum {string} */
+            kind: "workload" | "idle" | "overhead" | "residual" | "commitment_unused";
+            /** @description other ways of buying or other workloads, each at its price of before */
+            mix: components["schemas"]["Money"];
+            name: string;
+            /** @description another price for the same, at the hours of now */
+            price: components["schemas"]["Money"];
+            /** @description more or fewer hours held, at the mean price of before */
+            quantity: components["schemas"]["Money"];
+        };
+        CostComparison: {
+            aggregate: string;
+            /** Format: date-time */
+            before_from: string;
+            /** Format: date-time */
+            before_to: string;
+            /** Format: date-time */
+            from: string;
+            /** @description largest change first; what is beyond the limit is summed as key "other" */
+            items: components["schemas"]["CostChange"][] | null;
+            /**
+             * Format: int64
+             * @description hours of both windows that are provisional
+             */
+            open_hours: number;
+            /** Format: date-time */
+            to: string;
+            /** @description the sum of the items */
+            total: components["schemas"]["CostChange"];
+            /** @description some hours of either window have no price, and are in no figure */
+            unpriced: boolean;
+        };
+        CostHour: {
+            amount: components["schemas"]["Money"];
+            /** Format: int64 */
+            downs: number;
+            /** Format: date-time */
+            hour: string;
+            /**
+             * Format: double
+             * @description GPU-hours, or core-hours of a workload without GPUs
+             */
+            quantity: number;
+            /**
+             * Format: int64
+             * @description applied in this hour
+             */
+            ups: number;
+        };
+        CostHours: {
+            /** Format: date-time */
+            from: string;
+            /** @description oldest first; hours without a cost are not listed */
+            items: components["schemas"]["CostHour"][] | null;
+            /** Format: date-time */
+            to: string;
+            total: components["schemas"]["Money"];
         };
         CostPoint: {
             amount: components["schemas"]["Money"];
@@ -2084,6 +3257,42 @@ export interface components {
              */
             to: string;
         };
+        CostTrace: {
+            /**
+             * Format: date-time
+             * @description when this version of the hour was made; null while it is open
+             */
+            as_of: string | null;
+            cluster_id: string;
+            /** @description the one in force when the hour began, then those of the hour */
+            decisions: components["schemas"]["Decision"][] | null;
+            /** Format: date-time */
+            hour: string;
+            key: string;
+            lines: components["schemas"]["TraceLine"][] | null;
+            /** @description at most 500 */
+            pods: components["schemas"]["TracePod"][] | null;
+            /**
+             * @description empty: not costed
+             * @enum {string}
+             */
+            state: "open" | "closed" | "";
+            /** @description the sum of the lines */
+            total: components["schemas"]["Money"];
+            /** Format: int64 */
+            version: number;
+            workload_id: string;
+        };
+        CostWindow: {
+            /** Format: date-time */
+            from: string;
+            name: string;
+            /**
+             * Format: date-time
+             * @description exclusive; not cut at the newest data
+             */
+            to: string;
+        };
         CoverageRow: {
             cloud: string;
             /**
@@ -2106,6 +3315,35 @@ export interface components {
             region: string;
             /** @description some of it has no list price, and is not in the amounts */
             unlisted: boolean;
+        };
+        "Create-replayRequest": {
+            /** @description names as plimsoll replay policies lists them; default: hpa-70, hpa-70+queue, keda-inflight-70, static-peak */
+            baselines?: string[] | null;
+            /** @description the proposed policy, YAML; this or preset, neither: the policy in force */
+            document?: string;
+            /**
+             * Format: date-time
+             * @description default: seven days before to
+             */
+            from?: string;
+            preset?: string;
+            /**
+             * Format: double
+             * @description that one replica serves at once; default: as the policy says
+             */
+            requests_per_replica?: number;
+            /**
+             * Format: int64
+             * @description until a replica serves; default: as the policy says, as measured, or 180
+             */
+            start_seconds?: number;
+            /**
+             * Format: date-time
+             * @description default: the cluster's newest data
+             */
+            to?: string;
+            /** Format: uuid */
+            workload_id: string;
         };
         "Create-webhookRequest": {
             name: string;
@@ -2267,6 +3505,10 @@ export interface components {
             /** @description It is shown this once */
             token: string;
         };
+        Equivalence: {
+            for: string;
+            use: string;
+        };
         ErrorDetail: {
             /** @description Where the error occurred, e.g. 'body.items[3].tags' or 'path.thing-id' */
             location?: string;
@@ -2311,6 +3553,51 @@ export interface components {
         EventListBody: {
             items: components["schemas"]["ClusterEvent"][] | null;
             next_cursor?: string;
+        };
+        FieldConflict: {
+            /**
+             * Format: int64
+             * @description replicas that Plimsoll set in the last day
+             */
+            applied: number;
+            /** @description spec.replicas */
+            field: string;
+            /**
+             * Format: double
+             * @description overwritten and refused over the last day
+             */
+            fights_per_hour: number;
+            /**
+             * Format: date-time
+             * @description of the newest such change; null: none
+             */
+            last_at: string | null;
+            /** @description of Plimsoll's policy; empty: none */
+            mode: string;
+            /**
+             * Format: int64
+             * @description of those, how often somebody else had changed what Plimsoll had set before
+             */
+            overwritten: number;
+            /**
+             * Format: int64
+             * @description by the agent, since somebody else had changed it
+             */
+            refused: number;
+            /** @description namespace/Kind/name */
+            workload: string;
+            workload_id: string;
+            /** @description of the last day, newest first; Plimsoll is not among them */
+            writers: components["schemas"]["FieldWriter"][] | null;
+            /** @description the newest decision left the replicas to the other writer */
+            yields: boolean;
+        };
+        FieldWriter: {
+            /** Format: date-time */
+            at: string;
+            field: string;
+            manager: string;
+            object: string;
         };
         ForecastAccount: {
             /** @description of mean_replicas at what a replica costs now; null when unknown */
@@ -2422,12 +3709,116 @@ export interface components {
              */
             want: number | null;
         };
+        FreezeWindow: {
+            days?: string[] | null;
+            from: string;
+            time_zone: string;
+            to: string;
+        };
         GCPServiceAccount: {
             /** @description the JSON key file */
             key?: string;
             project_id: string;
             /** @description to be impersonated instead, where the operator allows it */
             service_account?: string;
+        };
+        GPUFleet: {
+            /** @description of their machines per hour; null: of some nobody knows */
+            cost: components["schemas"]["Money"];
+            /** Format: int64 */
+            gpus: number;
+            /**
+             * Format: int64
+             * @description GPUs that are cut into instances
+             */
+            mig: number;
+            model: string;
+            /** Format: int64 */
+            nodes: number;
+            /** Format: double */
+            requested: number;
+            /**
+             * Format: int64
+             * @description of the GPUs, on Spot
+             */
+            spot: number;
+        };
+        GapCause: {
+            /** @description what the bill has more; negative: less */
+            amount: components["schemas"]["BillMoney"];
+            /** @enum {string} */
+            cause: "price" | "hours" | "time_shift" | "commitment" | "unknown_price" | "unseen_resource" | "unbilled" | "not_billed_yet" | "own_machine" | "tax" | "support" | "network" | "storage" | "credit" | "other_service";
+        };
+        GapCharge: {
+            amount: components["schemas"]["BillMoney"];
+            /** @enum {string} */
+            category: "Usage" | "Purchase" | "Tax" | "Credit" | "Adjustment";
+            cause: string;
+            description?: string;
+            /**
+             * Format: int64
+             * @description of the file
+             */
+            first_line: number;
+            /** Format: date-time */
+            from: string;
+            /** Format: int64 */
+            lines: number;
+            provider: string;
+            resource?: string;
+            service: string;
+            /** Format: date-time */
+            to: string;
+        };
+        GapLine: {
+            bill: components["schemas"]["BillMoney"];
+            /** Format: date-time */
+            day: string;
+            estimate: components["schemas"]["BillMoney"];
+            gap: components["schemas"]["BillMoney"];
+            provider: string;
+            service: string;
+        };
+        GapMachine: {
+            amount: components["schemas"]["BillMoney"];
+            cause: string;
+            cloud?: string;
+            cluster: string;
+            /** Format: date-time */
+            day: string;
+            instance_type?: string;
+            machine: string;
+            purchase?: string;
+        };
+        GapPair: {
+            bill: components["schemas"]["BillMoney"];
+            /**
+             * Format: double
+             * @description null: the bill does not say
+             */
+            bill_hours: number | null;
+            causes: components["schemas"]["GapCause"][] | null;
+            /** Format: date-time */
+            day: string;
+            estimate: components["schemas"]["BillMoney"];
+            /** Format: double */
+            estimate_hours: number;
+            gap: components["schemas"]["BillMoney"];
+            instance_type?: string;
+            /**
+             * @description resource: the bill names this machine; group: machines of one type and place; commitment: unused parts
+             * @enum {string}
+             */
+            level: "resource" | "group" | "commitment";
+            /** Format: int64 */
+            machine_count: number;
+            /** @description names; at most 20 */
+            machines: string[] | null;
+            provider: string;
+            purchase?: string;
+            region?: string;
+            resource?: string;
+            service: string;
         };
         "Get-spot-dataResponse": {
             /**
@@ -2523,6 +3914,14 @@ export interface components {
             /** @description per hour; null: unknown */
             spot: components["schemas"]["Money"];
         };
+        "Issue-statementRequest": {
+            /** @enum {string} */
+            kind: "showback" | "chargeback";
+            month: string;
+            /** @enum {string} */
+            scope: "tenant" | "team";
+            team?: string;
+        };
         KnownPrice: {
             /** Format: date-time */
             as_of: string | null;
@@ -2552,6 +3951,9 @@ export interface components {
         "List-alertsResponse": {
             items: components["schemas"]["Alert"][] | null;
             next_cursor?: string;
+        };
+        "List-billsResponse": {
+            items: components["schemas"]["Bill"][] | null;
         };
         "List-budgetsResponse": {
             items: components["schemas"]["Budget"][] | null;
@@ -2590,6 +3992,13 @@ export interface components {
         "List-quarantined-pricesResponse": {
             items: components["schemas"]["QuarantinedPrice"][] | null;
         };
+        "List-replaysResponse": {
+            items: components["schemas"]["Replay"][] | null;
+            next_cursor?: string;
+        };
+        "List-restatementsResponse": {
+            items: components["schemas"]["Restatement"][] | null;
+        };
         "List-spot-marketsResponse": {
             /** @description by cloud, region and type */
             items: components["schemas"]["SpotMarket"][] | null;
@@ -2609,6 +4018,11 @@ export interface components {
              * @description Which tenant, for people who belong to several; default the oldest
              */
             tenant_id?: string;
+        };
+        MIGInstance: {
+            /** Format: int64 */
+            count: number;
+            profile: string;
         };
         MIGProfile: {
             /**
@@ -2897,6 +4311,7 @@ export interface components {
         };
         OptimizerReason: {
             binding?: boolean;
+            budget?: string;
             code: string;
             /** Format: int64 */
             from: number;
@@ -3078,6 +4493,72 @@ export interface components {
             /** Format: date-time */
             seen_at: string;
         };
+        PendingPod: {
+            /** @description the fewest constraints that no offering meets together */
+            blocked_by: string[] | null;
+            /** @enum {string} */
+            cause: "room" | "node_starting" | "new_node" | "deferred" | "fits_nothing" | "image" | "crash" | "config" | "loading";
+            /** Format: int64 */
+            cpu_milli: number;
+            /**
+             * Format: int64
+             * @description from now; 0: unknown
+             */
+            expected_seconds: number;
+            /** Format: int64 */
+            gpus: number;
+            /** @description longer than the policy allows */
+            long: boolean;
+            /** Format: int64 */
+            memory_mib: number;
+            /** @description where it is or has room; empty: none */
+            node: string;
+            /** @description of the machine that is added for it; null: none */
+            offering: components["schemas"]["PlannedOffering"];
+            /** @description a replica that is about to be created */
+            planned: boolean;
+            /** @description namespace/name */
+            pod: string;
+            /** @description what keeps it from offerings, of one that fits nothing */
+            reasons: components["schemas"]["PendingReason"][] | null;
+            /** Format: date-time */
+            since: string;
+            /** @description of the cluster */
+            words: string;
+            workload: string;
+        };
+        PendingPods: {
+            /**
+             * Format: date-time
+             * @description data time; null: no plan was made yet
+             */
+            at: string | null;
+            held: string[] | null;
+            /** @description longest first, at most 2000 */
+            items: components["schemas"]["PendingPod"][] | null;
+            /**
+             * Format: int64
+             * @description pods without a machine for longer than the policy allows
+             */
+            long_waiting: number;
+            /** Format: int64 */
+            oldest_seconds: number;
+        };
+        PendingReason: {
+            /**
+             * Format: int64
+             * @description of those, that fail nothing else
+             */
+            alone: number;
+            /** @description as the packing names it: price, arch, spot, gpu_model, gpu_count, cpu_on_gpu, cpu, memory, max_pods, stock, where, gpu_memory, mig, limit */
+            constraint: string;
+            detail: string;
+            /**
+             * Format: int64
+             * @description that fail it
+             */
+            offerings: number;
+        };
         PlacementNote: {
             /**
              * Format: int64
@@ -3091,6 +4572,99 @@ export interface components {
             score: number;
             /** Format: date-time */
             seen_at: string;
+        };
+        PlannedAlternative: {
+            offering: components["schemas"]["PlannedOffering"];
+            /** @description per hour; null: unknown */
+            price: components["schemas"]["Money"];
+            /** @description with the hazard of interruptions: what decides */
+            weighed: components["schemas"]["Money"];
+            /** @description dearer, churn, back_off, stock_out, spot, same_type, moves, cap, or what keeps the machine */
+            why_not: string;
+        };
+        PlannedDrain: {
+            /** @description once */
+            churn: components["schemas"]["Money"];
+            /** Format: int64 */
+            move_count: number;
+            /** @description at most 50 */
+            moves: components["schemas"]["PodMove"][] | null;
+            name: string;
+            /**
+             * Format: int64
+             * @description after which the saving has paid for the churn
+             */
+            pays_seconds: number;
+            /** @description per hour */
+            saving: components["schemas"]["Money"];
+            /** @enum {string} */
+            why: "empty" | "consolidate" | "replace" | "return_to_spot";
+        };
+        PlannedGroup: {
+            /** @description what else would hold the fullest of them */
+            alternatives: components["schemas"]["PlannedAlternative"][] | null;
+            /** Format: int64 */
+            count: number;
+            /**
+             * Format: int64
+             * @description until pods on it are ready; 0: unknown
+             */
+            expected_seconds: number;
+            /** Format: int64 */
+            gpu_count: number;
+            gpu_model: string;
+            /** @description what to ask for, in order, when this cannot be had */
+            ladder: components["schemas"]["PlannedRung"][] | null;
+            machines: components["schemas"]["PlannedMachine"][] | null;
+            offering: components["schemas"]["PlannedOffering"];
+            /**
+             * Format: double
+             * @description 0 to 1: the first request succeeds
+             */
+            p_first: number;
+            /**
+             * Format: double
+             * @description 0 to 1: one of the first pass over the ladder does
+             */
+            p_ladder: number;
+            /** @description per machine-hour */
+            price: components["schemas"]["Money"];
+            /** @enum {string} */
+            why: "pending" | "leaving" | "replace" | "return_to_spot";
+        };
+        PlannedMachine: {
+            /** Format: int64 */
+            pod_count: number;
+            /** @description at most 50 */
+            pods: string[] | null;
+            /** @description the node that goes once this one is ready; empty: none */
+            replaces: string;
+        };
+        PlannedOffering: {
+            cloud: string;
+            instance_type: string;
+            /** @enum {string} */
+            purchase: "on_demand" | "spot" | "reserved";
+            region: string;
+            zone: string;
+        };
+        PlannedRung: {
+            /** Format: date-time */
+            backoff_until: string | null;
+            offering: components["schemas"]["PlannedOffering"];
+            /**
+             * Format: double
+             * @description 0 to 1: a request now fails
+             */
+            p_stock_out: number;
+            price: components["schemas"]["Money"];
+            /** @enum {string} */
+            step: "other_zone" | "equivalent_type" | "on_demand_here" | "on_demand_elsewhere" | "smaller_type";
+        };
+        PodMove: {
+            pod: string;
+            /** @description node; empty: a new machine */
+            to: string;
         };
         PolicyVersion: {
             /** Format: date-time */
@@ -3241,6 +4815,8 @@ export interface components {
         "Put-policyRequest": {
             /** @description YAML */
             document: string;
+            /** @description why a policy that enforces is saved without a replay on the workload's history; kept in the audit log */
+            replay_override?: string;
         };
         QuarantinedPrice: {
             /** Format: date-time */
@@ -3264,8 +4840,205 @@ export interface components {
             /** @description the stored input gives the stored decision, byte for byte */
             equal: boolean;
         };
+        Reconciliation: {
+            /** @description effective cost; billed cost of lines that do not say it */
+            bill: components["schemas"]["BillMoney"];
+            /**
+             * Format: double
+             * @description share of the money for machines on the bills that the ledger has something for
+             */
+            bill_matched: number | null;
+            /** @description the largest */
+            bill_only: components["schemas"]["GapCharge"][] | null;
+            /** Format: int64 */
+            bill_only_count: number;
+            /** @description the largest first */
+            causes: components["schemas"]["GapCause"][] | null;
+            /** @description of the ledger: closed hours */
+            estimate: components["schemas"]["BillMoney"];
+            /**
+             * Format: double
+             * @description share of the ledger's money that the bills have something for; null: there is none
+             */
+            estimate_matched: number | null;
+            /** Format: date-time */
+            from: string;
+            /** @description bill less estimate */
+            gap: components["schemas"]["BillMoney"];
+            /** @description the largest */
+            ledger_only: components["schemas"]["GapMachine"][] | null;
+            /** Format: int64 */
+            ledger_only_count: number;
+            /** @description by day and service */
+            lines: components["schemas"]["GapLine"][] | null;
+            /** Format: int64 */
+            lines_without_effective: number;
+            /**
+             * Format: int64
+             * @description hours of clusters that are not in the ledger yet
+             */
+            open_hours: number;
+            /** Format: int64 */
+            pair_count: number;
+            /** @description those with the largest gaps */
+            pairs: components["schemas"]["GapPair"][] | null;
+            /**
+             * Format: date-time
+             * @description exclusive
+             */
+            to: string;
+        };
         "Reject-decisionRequest": {
             reason?: string;
+        };
+        Replay: {
+            baselines: string[] | null;
+            /** Format: date-time */
+            created_at: string;
+            created_by: string;
+            /**
+             * Format: int64
+             * @description of the policy in force when it was asked for; 0: none
+             */
+            current_version: number;
+            /** @description the proposed policy, YAML */
+            document: string;
+            /** Format: date-time */
+            finished_at: string | null;
+            /** Format: date-time */
+            from: string;
+            /** Format: uuid */
+            id: string;
+            /** @description why it failed */
+            problem: string;
+            /**
+             * Format: double
+             * @description 0 to 1
+             */
+            progress: number;
+            /** @description of one that is done; not in lists */
+            result?: components["schemas"]["ReplayResult"];
+            /** @enum {string} */
+            state: "queued" | "running" | "done" | "failed" | "cancelled";
+            /** Format: date-time */
+            to: string;
+            /** @description its document may be enforced: it is done and the proposed policy could be played */
+            usable: boolean;
+            /** Format: uuid */
+            workload_id: string;
+            workload_key: string;
+        };
+        ReplayPoint: {
+            /** Format: date-time */
+            at: string;
+            /**
+             * Format: double
+             * @description ready replicas of the policy in force; null without one
+             */
+            current: number | null;
+            /**
+             * Format: double
+             * @description replicas in use, mean
+             */
+            demand: number;
+            /** Format: double */
+            demand_peak: number;
+            /**
+             * Format: double
+             * @description share of the step of which anybody said anything
+             */
+            known_ratio: number;
+            /** Format: double */
+            proposed: number | null;
+        };
+        ReplayResult: {
+            /**
+             * @description what the demand was computed from
+             * @enum {string}
+             */
+            basis: "tokens" | "requests";
+            bound_cost: components["schemas"]["Money"];
+            /**
+             * Format: double
+             * @description the least that serving everybody on time can cost; null: not known, see no_bound
+             */
+            bound_replica_hours: number | null;
+            /**
+             * Format: int64
+             * @description grain of the history; what happens within a bucket is not seen
+             */
+            bucket_seconds: number;
+            /**
+             * Format: double
+             * @description share of the time of which anybody said anything; over the rest the last known demand is held
+             */
+            covered_ratio: number;
+            /**
+             * Format: date-time
+             * @description what lies before was only learned from
+             */
+            judged_from: string;
+            /** Format: date-time */
+            judged_to: string;
+            /** Format: int64 */
+            longest_gap_seconds: number;
+            /**
+             * Format: double
+             * @description demand, in replicas in use
+             */
+            mean_replicas: number;
+            /** @description peak_above_max, peak_too_large, or words */
+            no_bound?: string;
+            /** Format: double */
+            peak_replicas: number;
+            points: components["schemas"]["ReplayPoint"][] | null;
+            /** @description at today's price; null: not known */
+            replica_hour: components["schemas"]["Money"];
+            /** Format: double */
+            requests_per_replica: number;
+            rows: components["schemas"]["ReplayRow"][] | null;
+            /**
+             * Format: int64
+             * @description until a replica serves
+             */
+            start_seconds: number;
+        };
+        ReplayRow: {
+            /** @description signals of the policy that a replay takes as the share of a replica's batch in use */
+            assumed_signals: string[] | null;
+            cost: components["schemas"]["Money"];
+            /**
+             * Format: double
+             * @description over the bound; null without one
+             */
+            cost_ratio: number | null;
+            /** @enum {string} */
+            kind: "current" | "proposed" | "baseline";
+            /**
+             * Format: double
+             * @description requests that wait over 5 s
+             */
+            late_ratio: number | null;
+            /** Format: int64 */
+            most_replicas: number | null;
+            /** Format: double */
+            over_provision_ratio: number | null;
+            /** Format: double */
+            paid_replica_hours: number | null;
+            policy: string;
+            /** @description why it could not be played */
+            problem?: string;
+            /** Format: double */
+            thrash_cycles_per_hour: number | null;
+            /**
+             * Format: double
+             * @description requests that wait over 60 s
+             */
+            timeout_ratio: number | null;
+            /** Format: double */
+            under_provision_ratio: number | null;
+            /** Format: double */
+            utilisation: number | null;
         };
         ReservedStock: {
             /** Format: uuid */
@@ -3297,11 +5070,134 @@ export interface components {
             /** @description as the account names it */
             zone?: string;
         };
+        Restatement: {
+            /** @description as the bill has them, rounded to nano-units a machine and day */
+            after: components["schemas"]["Money"];
+            /** @description of these hours, as the ledger had them */
+            before: components["schemas"]["Money"];
+            /** @description ids */
+            bills: string[] | null;
+            /** Format: date-time */
+            created_at: string;
+            created_by: string;
+            /** Format: date-time */
+            from: string;
+            /** Format: uuid */
+            id: string;
+            /** Format: int64 */
+            machine_hours: number;
+            /** Format: int64 */
+            machines: number;
+            /**
+             * Format: date-time
+             * @description exclusive
+             */
+            to: string;
+            /**
+             * Format: date-time
+             * @description null: it counts
+             */
+            undone_at: string | null;
+            undone_by?: string;
+            /**
+             * Format: int64
+             * @description hours of clusters that are to be costed again; the ledger shows the version before until then
+             */
+            waiting_hours: number;
+        };
+        RestatementRequest: {
+            /**
+             * Format: date-time
+             * @description a whole day, UTC
+             */
+            from: string;
+            /**
+             * Format: date-time
+             * @description exclusive; a whole day, UTC
+             */
+            to: string;
+        };
         SLOWorkload: {
             key: string;
             /** Format: double */
             late_ratio: number;
             workload_id: string;
+        };
+        SavingAgainst: {
+            /** @description by the other rule; null: known for no hour */
+            cost: components["schemas"]["Money"];
+            /**
+             * Format: int64
+             * @description workload-hours compared
+             */
+            hours: number;
+            /** @description by the ledger, for the same hours */
+            paid: components["schemas"]["Money"];
+            /** @description cost less paid; negative: the other rule would have been cheaper */
+            saved: components["schemas"]["Money"];
+        };
+        SavingDay: {
+            /** Format: date-time */
+            day: string;
+            measured: components["schemas"]["Money"];
+            paid: components["schemas"]["Money"];
+            promised: components["schemas"]["Money"];
+            /** @description saved against the HorizontalPodAutoscaler */
+            shadow: components["schemas"]["Money"];
+            /** @description saved against max */
+            static: components["schemas"]["Money"];
+        };
+        SavingLine: {
+            /** @description part of paid: held only by a cooldown or a stabilisation window */
+            cooldown: components["schemas"]["Money"];
+            /** Format: int64 */
+            downs: number;
+            /**
+             * Format: int64
+             * @description workload-hours with a policy
+             */
+            hours: number;
+            /** @description against the counts as they were before the decisions in force */
+            measured: components["schemas"]["SavingAgainst"];
+            name: string;
+            /** @description of the ledger, of all automated hours */
+            paid: components["schemas"]["Money"];
+            /** @description by the decisions in force, at the prices they were made with; negative: they promised to cost more, to keep requests in time */
+            promised: components["schemas"]["Money"];
+            /** @description against a HorizontalPodAutoscaler at 70 % with its default window of five minutes on the way down, within the policy's bounds */
+            shadow: components["schemas"]["SavingAgainst"];
+            /** @description part of paid: replicas on their way to ready, which is the part of churn that has a price */
+            starting: components["schemas"]["Money"];
+            /** @description against the policy's max all the time */
+            static: components["schemas"]["SavingAgainst"];
+            team: string;
+            /**
+             * Format: int64
+             * @description applied
+             */
+            ups: number;
+            workload_id: string;
+        };
+        SavingsAnswer: {
+            /** @description what scaling also costs and nobody meters here, so that it is in no figure */
+            churn_unknown: string[] | null;
+            /** @description UTC */
+            days: components["schemas"]["SavingDay"][] | null;
+            /** Format: date-time */
+            from: string;
+            /** @description dearest first */
+            items: components["schemas"]["SavingLine"][] | null;
+            /** Format: date-time */
+            to: string;
+            total: components["schemas"]["SavingLine"];
+        };
+        SetCapacityPolicyInputBody: {
+            policy: components["schemas"]["CapacityPolicyDoc"];
+            /**
+             * Format: int64
+             * @description of the policy that was read; 0: none was there
+             */
+            version: number;
         };
         SetClusterInputBody: {
             frozen?: boolean;
@@ -3311,6 +5207,33 @@ export interface components {
         SetRoleInputBody: {
             /** @enum {string} */
             role: "owner" | "admin" | "operator" | "finance" | "viewer";
+        };
+        SharedCostRule: {
+            /** Format: date-time */
+            readonly created_at?: string;
+            readonly created_by?: string;
+            /** Format: uuid */
+            readonly id: string;
+            name: string;
+            /** @description of fixed: parts by team, whole numbers. A team without costs of its own carries nothing */
+            parts?: {
+                [key: string]: number;
+            };
+            /**
+             * @description whose workloads are shared
+             * @enum {string}
+             */
+            pick: "namespace" | "team";
+            /**
+             * @description the same for each team; in proportion to what each pays; in agreed parts
+             * @enum {string}
+             */
+            spread: "even" | "weighted" | "fixed";
+            value: string;
+        };
+        SharedCostRulesBody: {
+            /** @description in the order in which they apply */
+            items: components["schemas"]["SharedCostRule"][] | null;
         };
         SignalNow: {
             /**
@@ -3543,6 +5466,121 @@ export interface components {
             /** @description the zone as the tenant's account names it, where prices are kept under the cloud's id of it */
             zone_name?: string;
         };
+        Statement: {
+            document: components["schemas"]["StatementDocument"];
+            /** @description of an issued one; a draft has none */
+            id?: string;
+            issued_by?: string;
+            /** @enum {string} */
+            kind: "draft" | "showback" | "chargeback";
+            /** @description of an issued one: what the same month comes to by the ledger and the rules of now; null of a draft */
+            now_total: components["schemas"]["Money"];
+            /** @description now_total less the issued total: what a new version would correct; null of a draft */
+            restated: components["schemas"]["Money"];
+            /**
+             * Format: int64
+             * @description 0: a draft
+             */
+            version: number;
+        };
+        StatementDocument: {
+            /**
+             * Format: date-time
+             * @description the versions of the hours that the ledger held at this moment
+             */
+            as_of: string;
+            /** Format: date-time */
+            from: string;
+            /** @enum {string} */
+            idle_scope: "separate" | "cluster" | "node";
+            /** @enum {string} */
+            idle_spread: "weighted" | "even";
+            lines: components["schemas"]["StatementLine"][] | null;
+            /**
+             * Format: int64
+             * @description hours of the month that were still provisional, and are not in it
+             */
+            missing_hours: number;
+            /** @example 2026-03 */
+            month: string;
+            /**
+             * Format: int64
+             * @description hours in it whose version is not their first
+             */
+            restated_hours: number;
+            /** @description shared-cost rules that applied, in their order */
+            rules: string[] | null;
+            /** @enum {string} */
+            scope: "tenant" | "team";
+            /** @description of scope team; empty: workloads without a team */
+            team: string;
+            tenant: string;
+            time_zone: string;
+            /**
+             * Format: date-time
+             * @description exclusive
+             */
+            to: string;
+            total: components["schemas"]["Money"];
+            /**
+             * Format: double
+             * @description node time without a price, which is in no amount
+             */
+            unpriced_share: number | null;
+        };
+        StatementHead: {
+            /** Format: date-time */
+            as_of: string;
+            id: string;
+            issued_by: string;
+            /** @enum {string} */
+            kind: "showback" | "chargeback";
+            month: string;
+            /** @enum {string} */
+            scope: "tenant" | "team";
+            team: string;
+            total: components["schemas"]["Money"];
+            /** Format: int64 */
+            version: number;
+        };
+        StatementLine: {
+            amount: components["schemas"]["Money"];
+            /** Format: double */
+            core_hours?: number;
+            cpu?: components["schemas"]["Money"];
+            /** Format: double */
+            gib_hours?: number;
+            gpu?: components["schemas"]["Money"];
+            /** Format: double */
+            gpu_hours?: number;
+            /**
+             * @description idle: what the team's workloads carry of it, or what nobody does; shared: its part of a shared cost; others: workloads beyond the longest list, summed
+             * @enum {string}
+             */
+            kind: "workload" | "bare_pods" | "team" | "idle" | "shared" | "unshared" | "overhead" | "residual" | "commitment_unused" | "others";
+            memory?: components["schemas"]["Money"];
+            name: string;
+            namespace?: string;
+        };
+        StatementMonth: {
+            /** Format: date-time */
+            as_of: string;
+            /** Format: date-time */
+            from: string;
+            /** @description newest first; at most 500 */
+            issued: components["schemas"]["StatementHead"][] | null;
+            /** Format: int64 */
+            missing_hours: number;
+            month: string;
+            /** @description what no team bears */
+            rest: components["schemas"]["StatementLine"][] | null;
+            /** @description largest first */
+            teams: components["schemas"]["TeamCharge"][] | null;
+            /** Format: date-time */
+            to: string;
+            /** @description teams and rest, which is the ledger's total of the month */
+            total: components["schemas"]["Money"];
+        };
         Supply: {
             /**
              * Format: date-time
@@ -3686,6 +5724,13 @@ export interface components {
             p_within_hour: number;
             rungs: components["schemas"]["Supply"][] | null;
         };
+        TeamCharge: {
+            direct: components["schemas"]["Money"];
+            idle: components["schemas"]["Money"];
+            shared: components["schemas"]["Money"];
+            team: string;
+            total: components["schemas"]["Money"];
+        };
         Timeline: {
             /** @description scale-ups and scale-downs, and capped holds; newest 500 */
             decisions: components["schemas"]["TimelineDecision"][] | null;
@@ -3752,6 +5797,113 @@ export interface components {
             starting: number | null;
             /** Format: float */
             ttft_p99_seconds: number | null;
+        };
+        TraceLine: {
+            amount: components["schemas"]["Money"];
+            /** @description name, as long as the machine is known */
+            node: string;
+            /** @description empty: the hour is open, or was closed before machines were told apart */
+            node_uid: string;
+            purchase: string;
+            /**
+             * Format: double
+             * @description core-hours, GiB-hours or GPU-hours
+             */
+            quantity: number;
+            /** @enum {string} */
+            resource: "cpu" | "memory" | "gpu" | "commitment";
+        };
+        TracePod: {
+            /** Format: int64 */
+            cpu_milli: number;
+            /** Format: date-time */
+            from: string;
+            /** Format: int64 */
+            gpu_milli: number;
+            /**
+             * Format: double
+             * @description pod-hours within this hour
+             */
+            hours: number;
+            /** Format: int64 */
+            mem_mib: number;
+            name: string;
+            node: string;
+            /** Format: date-time */
+            ready_at: string | null;
+            /**
+             * Format: date-time
+             * @description null: still there
+             */
+            to: string | null;
+            uid: string;
+        };
+        UnitEconomics: {
+            aggregate: string;
+            /** Format: date-time */
+            from: string;
+            items: components["schemas"]["UnitEconomy"][] | null;
+            /**
+             * Format: double
+             * @description how much dearer an output token counts than an input token
+             */
+            output_weight: number;
+            /** Format: date-time */
+            to: string;
+            /** @description of all workloads of the window; bare pods, idle, overhead and residual are not in it */
+            total: components["schemas"]["Money"];
+        };
+        UnitEconomy: {
+            /** @description everything that was held */
+            allocation: components["schemas"]["UnitPrices"];
+            /** @description workload id, or team */
+            key: string;
+            /**
+             * Format: double
+             * @description part of the cost whose use is known
+             */
+            measured_share: number | null;
+            name: string;
+            namespace: string;
+            /**
+             * Format: double
+             * @description part of the window's hours that telemetry speaks of
+             */
+            reported_share: number;
+            /** Format: double */
+            requests: number | null;
+            /** Format: double */
+            slo_minutes: number | null;
+            team: string;
+            /** Format: double */
+            tokens_in: number | null;
+            /** Format: double */
+            tokens_out: number | null;
+            /**
+             * Format: double
+             * @description hours in which a replica of a job was ready; null for what serves requests
+             */
+            training_hours: number | null;
+            unpriced: boolean;
+            /** @description the part of it that was used; of workloads whose use is known for at least nine tenths of their cost */
+            usage: components["schemas"]["UnitPrices"];
+            /**
+             * Format: double
+             * @description usage over allocation, of what is measured
+             */
+            utilisation: number | null;
+        };
+        UnitPrices: {
+            /** @description of this basis */
+            cost: components["schemas"]["Money"];
+            /** @description input and output together, a token is a token */
+            per_million_tokens: components["schemas"]["Money"];
+            per_million_tokens_in: components["schemas"]["Money"];
+            per_million_tokens_out: components["schemas"]["Money"];
+            /** @description a minute with requests times the share of them in time */
+            per_slo_minute: components["schemas"]["Money"];
+            per_thousand_requests: components["schemas"]["Money"];
+            per_training_hour: components["schemas"]["Money"];
         };
         Webhook: {
             /** Format: date-time */
@@ -4593,6 +6745,291 @@ export interface operations {
             };
         };
     };
+    "list-bills": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List-billsResponse"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "import-bill": {
+        parameters: {
+            query?: {
+                /** @description of the file, to recognise it by */
+                name?: string;
+                /** @description default: found out from the columns */
+                format?: "focus" | "aws_cur" | "azure" | "gcp_detail";
+                /** @description what to do when an account's billing period has a bill already: refuse, keep both as parts of one, or let this one stand for it */
+                mode?: "new" | "add" | "replace";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/gzip": string;
+                "application/octet-stream": string;
+                "application/x-ndjson": string;
+                "text/csv": string;
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BillImport"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "get-bill": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Bill"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "delete-bill": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
     "list-budgets": {
         parameters: {
             query?: never;
@@ -4894,6 +7331,189 @@ export interface operations {
             };
             /** @description Not Found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "reset-budget-breaker": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Budget"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "get-calendar": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CalendarAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "put-calendar": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Calendar"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CalendarAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5633,6 +8253,428 @@ export interface operations {
             };
         };
     };
+    "get-capacity-map": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CapacityMap"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "get-capacity-plan": {
+        parameters: {
+            query?: {
+                /** @description empty: the newest */
+                plan?: string;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CapacityPlanAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "list-capacity-plans": {
+        parameters: {
+            query?: {
+                /** @description next_cursor of the page before */
+                cursor?: string;
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CapacityPlansOutputBody"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "get-capacity-policy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CapacityPolicyOutputBody"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "set-capacity-policy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetCapacityPolicyInputBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CapacityPolicyOutputBody"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "list-conflicts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ConflictListBody"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
     "create-enrolment-token": {
         parameters: {
             query?: never;
@@ -5872,6 +8914,73 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["NodeListBody"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "list-pending-pods": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PendingPods"];
                 };
             };
             /** @description Unauthorized */
@@ -6804,6 +9913,138 @@ export interface operations {
             };
         };
     };
+    "compare-costs": {
+        parameters: {
+            query: {
+                cluster?: string;
+                /** @description idle belongs to no namespace or team */
+                namespace?: string;
+                team?: string;
+                workload?: string;
+                /** @description a whole hour */
+                from: string;
+                /** @description exclusive */
+                to: string;
+                /** @description default: the window of the same length before */
+                before_from?: string;
+                before_to?: string;
+                aggregate?: "team" | "namespace" | "workload" | "cluster";
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CostComparison"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "get-cost-hours": {
+        parameters: {
+            query: {
+                workload: string;
+                from: string;
+                /** @description exclusive; at most 31 days after from */
+                to: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CostHours"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
     "get-cost-summary": {
         parameters: {
             query?: {
@@ -6902,6 +10143,143 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["CostTimeseries"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "get-cost-trace": {
+        parameters: {
+            query: {
+                workload: string;
+                /** @description a full hour */
+                hour: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CostTrace"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "get-unit-economics": {
+        parameters: {
+            query: {
+                cluster?: string;
+                /** @description idle belongs to no namespace or team */
+                namespace?: string;
+                team?: string;
+                workload?: string;
+                /** @description a whole hour */
+                from: string;
+                /** @description exclusive; at most 93 days after from */
+                to: string;
+                aggregate?: "workload" | "team";
+                output_weight?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UnitEconomics"];
                 };
             };
             /** @description Unauthorized */
@@ -7431,7 +10809,7 @@ export interface operations {
                 to: string;
                 /** @description default: all clusters, and what is unused of commitments */
                 cluster?: string;
-                format?: "csv";
+                format?: "csv" | "parquet";
             };
             header?: never;
             path?: never;
@@ -7445,6 +10823,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    "application/vnd.apache.parquet": string;
                     "text/csv": string;
                 };
             };
@@ -7477,6 +10856,85 @@ export interface operations {
             };
             /** @description Internal Server Error */
             500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "export-reconciliation": {
+        parameters: {
+            query: {
+                /** @description a whole day, UTC */
+                from: string;
+                /** @description exclusive; a whole day, UTC */
+                to: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The comparison */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": string;
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8530,6 +11988,1240 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    reconcile: {
+        parameters: {
+            query: {
+                /** @description a whole day, UTC */
+                from: string;
+                /** @description exclusive; a whole day, UTC */
+                to: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Reconciliation"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "list-replays": {
+        parameters: {
+            query?: {
+                workload?: string;
+                cursor?: string;
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List-replaysResponse"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "create-replay": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Create-replayRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Replay"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "get-replay": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Replay"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "cancel-replay": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Replay"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "list-restatements": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List-restatementsResponse"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    restate: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RestatementRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Restatement"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "undo-restatement": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Restatement"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "get-savings": {
+        parameters: {
+            query: {
+                cluster?: string;
+                /** @description idle belongs to no namespace or team */
+                namespace?: string;
+                team?: string;
+                workload?: string;
+                /** @description a whole hour */
+                from: string;
+                /** @description exclusive */
+                to: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SavingsAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "list-shared-cost-rules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SharedCostRulesBody"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "create-shared-cost-rule": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SharedCostRule"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SharedCostRule"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "delete-shared-cost-rule": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "list-statements": {
+        parameters: {
+            query?: {
+                /** @description default: the month before the tenant's newest data */
+                month?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StatementMonth"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "issue-statement": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Issue-statementRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Statement"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "draft-statement": {
+        parameters: {
+            query?: {
+                /** @description default: the month before the tenant's newest data */
+                month?: string;
+                scope?: "tenant" | "team";
+                team?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Statement"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "download-statement-draft": {
+        parameters: {
+            query?: {
+                /** @description default: the month before the tenant's newest data */
+                month?: string;
+                scope?: "tenant" | "team";
+                team?: string;
+                format?: "html" | "pdf" | "csv";
+                language?: "en" | "zh";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The file */
+            200: {
+                headers: {
+                    "Content-Disposition"?: string;
+                    "Content-Security-Policy"?: string;
+                    "Content-Type"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/pdf": unknown;
+                    "text/csv": unknown;
+                    "text/html": unknown;
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "get-statement": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Statement"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "download-statement": {
+        parameters: {
+            query?: {
+                format?: "html" | "pdf" | "csv";
+                language?: "en" | "zh";
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The file */
+            200: {
+                headers: {
+                    "Content-Disposition"?: string;
+                    "Content-Security-Policy"?: string;
+                    "Content-Type"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/pdf": unknown;
+                    "text/csv": unknown;
+                    "text/html": unknown;
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
