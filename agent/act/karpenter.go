@@ -225,7 +225,7 @@ func (k *Karpenter) Put(ctx context.Context, x *agentv1.CapacityAction, from Obj
 
 // takeBack forces our fields where we were told to own the object, unless that was done too often already.
 func (k *Karpenter) takeBack(ctx context.Context, r dynamic.ResourceInterface, key string, want map[string]any, now *unstructured.Unstructured, by Mark, w *WritersError) (*unstructured.Unstructured, error) {
-	if !k.adopted(key) {
+	if !k.told(key) {
 		return nil, w
 	}
 	var lately []string
@@ -325,8 +325,14 @@ func (k *Karpenter) Carries(ctx context.Context, key string, by Mark) (bool, err
 	return u != nil && u.GetAnnotations()[planNote] == by.Plan+"/"+by.Action, err
 }
 
-func (k *Karpenter) adopted(key string) bool {
+// told says whether we were told to own a pool.
+func (k *Karpenter) told(key string) bool {
 	return slices.Contains(k.own, strings.TrimPrefix(key, kindPool+"/"))
+}
+
+// adopted says the same of a pool that is not of our making.
+func (k *Karpenter) adopted(key string) bool {
+	return k.told(key) && !strings.HasPrefix(key, kindPool+"/"+ownPrefix)
 }
 
 // ours says whether the object may be written: it was made here, it is new and bears our name, or we were told to own it.

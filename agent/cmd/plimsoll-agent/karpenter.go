@@ -136,7 +136,11 @@ func applyFile(ctx context.Context, cfg Config, path string, out io.Writer, log 
 	}
 	w := bufio.NewWriter(out)
 	var bad []string
+	plans := []string{}
 	for _, results := range append(actor.Recover(ctx), actor.Apply(ctx, plan)) {
+		if len(results) > 0 {
+			plans = append(plans, results[0].GetPlanId())
+		}
 		for _, r := range results {
 			b, err := protojson.Marshal(r)
 			if err != nil {
@@ -150,6 +154,11 @@ func applyFile(ctx context.Context, cfg Config, path string, out io.Writer, log 
 	}
 	if err := w.Flush(); err != nil {
 		return err
+	}
+	for _, plan := range plans {
+		if err := actor.Reported(plan); err != nil {
+			return err
+		}
 	}
 	if len(bad) > 0 {
 		return fmt.Errorf("%d of the plan's actions were not carried out, first: %s", len(bad), bad[0])

@@ -69,46 +69,58 @@ func (in *Input) pool(g *group, s Settings, nodes int64) NodePool {
 	if o.Purchase == fleet.PurchaseReserved && s.ReservationKey != "" {
 		np.Requirements = append(np.Requirements, Requirement{Key: s.ReservationKey, Values: []string{o.ReservationID}})
 	}
-	if k := slices.Index(in.Open, g.name); k >= 0 {
-		np.Consolidate = 1
-		if k < len(in.Shares) {
-			np.Consolidate = in.Shares[k]
-		}
-	}
+	np.Consolidate = in.open(g.name)
 	return np
 }
 
 // rest are the pools for pods that the plan does not know yet or has no machine for: everything that can be bought, last by weight, so
-// that a pod never waits for the next plan. Machines with GPUs are apart where they are tainted.
+// that a pod never waits for the next plan. Machines with GPUs are apart where they are tainted, and those with one GPU come first:
+// Karpenter would put pods with one GPU each on a machine with eight.
 func (in *Input) rest(s Settings) []NodePool {
-	var out []NodePool
-	for _, gpu := range []bool{false, true} {
-		types, zones, ways, archs := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
-		for j := range in.Offerings {
-			o := &in.Offerings[j]
-			if in.usable(j) && o.Purchase != fleet.PurchaseReserved && (o.GPUCount > 0 == gpu || !s.TaintGPUs && !gpu) {
-				types[o.InstanceType], zones[o.Zone], ways[capacityType(o.Purchase)], archs[o.Arch] = true, true, true, true
-			}
-		}
-		if len(types) == 0 || gpu && !s.TaintGPUs {
-			continue
-		}
-		name := Prefix + "rest"
-		if gpu {
-			name += "-gpu"
-		}
-		np := NodePool{Name: name, Weight: lastWeight, Class: s.Class, TaintGPUs: gpu && s.TaintGPUs, EmptyAfterSec: s.EmptyAfterSec, Why: "rest"}
-		if s.MaxNodes > 0 {
-			n := s.MaxNodes
-			np.Nodes = &n
-		}
-		np.Requirements = []Requirement{
-			{Key: LabelCapacityType, Values: sorted(ways)}, {Key: LabelArch, Values: sorted(archs)},
-			{Key: LabelInstanceType, Values: bounded(sorted(types))}, {Key: LabelZone, Values: sorted(zones)},
-		}
-		out = append(out, np)
+	if !s.TaintGPUs {
+		return in.restPool(nil, s, "rest", lastWeight, func(int64) bool { return true })
 	}
-	return out
+	out := in.restPool(nil, s, "rest", lastWeight, func(gpus int64) bool { return gpus == 0 })
+	out = in.restPool(out, s, "rest-one-gpu", smallWeight, func(gpus int64) bool { return gpus == 1 })
+	return in.restPool(out, s, "rest-gpu", lastWeight, func(gpus int64) bool { return gpus > 0 })
+}
+
+func (in *Input) restPool(out []NodePool, s Settings, name string, weight int32, of func(gpus int64) bool) []NodePool {
+	types, zones, ways, archs := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
+	gpu := false
+	for j := range in.Offerings {
+		o := &in.Offerings[j]
+		if of(o.GPUCount) && o.Purchase != fleet.PurchaseReserved && in.usable(j) {
+			types[o.InstanceType], zones[o.Zone], ways[capacityType(o.Purchase)], archs[o.Arch] = true, true, true, true
+			gpu = gpu || o.GPUCount > 0
+		}
+	}
+	if len(types) == 0 {
+		return out
+	}
+	np := NodePool{Name: Prefix + name, Weight: weight, Class: s.Class, TaintGPUs: gpu && s.TaintGPUs, EmptyAfterSec: s.EmptyAfterSec, Why: "rest"}
+	if s.MaxNodes > 0 {
+		n := s.MaxNodes
+		np.Nodes = &n
+	}
+	np.Requirements = []Requirement{
+		{Key: LabelCapacityType, Values: sorted(ways)}, {Key: LabelArch, Values: sorted(archs)},
+		{Key: LabelInstanceType, Values: bounded(sorted(types))}, {Key: LabelZone, Values: sorted(zones)},
+	}
+	np.Consolidate = in.open(np.Name)
+	return append(out, np)
+}
+
+// open is how many machines of a pool Karpenter may replace or end for money at a time.
+func (in *Input) open(pool string) int64 {
+	k := slices.Index(in.Open, pool)
+	switch {
+	case k < 0:
+		return 0
+	case k < len(in.Shares):
+		return in.Shares[k]
+	}
+	return 1
 }
 
 // overlays tell Karpenter the effective price of whatever it would price otherwise, one for each price, way and zone.

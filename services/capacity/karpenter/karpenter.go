@@ -39,7 +39,8 @@ const (
 	maxOverlays          = 400
 	maxValues            = 400 // instance types of one requirement
 	firstWeight          = 99
-	spareWeight          = 2 // of pools that only keep what runs
+	spareWeight          = 3 // of pools that only keep what runs
+	smallWeight          = 2 // of the pool of machines with one GPU for what does not fit the plan
 	lastWeight           = 1
 	coolness             = 200           // the first step may cost one in two hundred more
 	maxSteps             = 4_000_000_000 // of play, all rounds together
@@ -289,10 +290,22 @@ func (in *Input) price(j int) fleet.Money {
 	return 0
 }
 
-// usable says whether an offering can be bought.
+// usable says whether an offering can be bought. Stock counts the machines that run.
 func (in *Input) usable(j int) bool {
 	o := &in.Offerings[j]
-	return o.Price != nil && *o.Price > 0 && (o.Stock == nil || *o.Stock > 0)
+	if o.Price == nil || *o.Price <= 0 {
+		return false
+	}
+	if o.Stock == nil {
+		return true
+	}
+	runs := int64(0)
+	for _, m := range in.Running {
+		if m.Offering == j {
+			runs++
+		}
+	}
+	return *o.Stock > runs
 }
 
 // same are the offerings that are one pool with j, j included.
