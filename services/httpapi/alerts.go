@@ -21,11 +21,23 @@ type Alert struct {
 	OpenedAt   time.Time       `json:"opened_at"`
 	ResolvedAt *time.Time      `json:"resolved_at"`
 	Detail     json.RawMessage `json:"detail"`
+	// Told is what became of its opening and its end.
+	Told []AlertTold `json:"told"`
+}
+
+// AlertTold is what became of a change of an alert's state.
+type AlertTold struct {
+	Event    string     `json:"event" enum:"alert.opened,alert.resolved"`
+	State    string     `json:"state" enum:"pending,silenced,told,dropped" doc:"silenced: told when the silence ends and the alert is open still; dropped: over before anybody was told"`
+	Channels int        `json:"channels" doc:"that were told"`
+	Silence  string     `json:"silence_id,omitempty"`
+	At       *time.Time `json:"at"`
 }
 
 func (s *Server) registerAlerts() {
 	op(s, huma.Operation{OperationID: "list-alerts", Method: http.MethodGet, Path: "/api/v1/alerts", Summary: "List alerts, newest first", Tags: []string{"alerts"}},
 		auth.RoleViewer, s.listAlerts)
+	s.registerAnomalies()
 }
 
 func (s *Server) listAlerts(ctx context.Context, p auth.Principal, in *struct {
@@ -56,10 +68,20 @@ func (s *Server) listAlerts(ctx context.Context, p auth.Principal, in *struct {
 			last := list[len(list)-1]
 			out.Body.NextCursor = encodeCursor(store.Position{At: last.OpenedAt, ID: last.ID})
 		}
+		if err != nil {
+			return err
+		}
+		ids, at := make([]string, len(list)), map[string]int{}
 		out.Body.Items = make([]Alert, 0, len(list))
-		for _, a := range list {
+		for i, a := range list {
+			ids[i], at[a.ID] = a.ID, i
 			out.Body.Items = append(out.Body.Items, Alert{ID: a.ID, Kind: a.Kind, Subject: a.Subject, Severity: a.Severity, OpenedAt: a.OpenedAt.UTC(),
-				ResolvedAt: a.ResolvedAt, Detail: a.Detail})
+				ResolvedAt: a.ResolvedAt, Detail: a.Detail, Told: []AlertTold{}})
+		}
+		stories, err := store.AlertStories(ctx, tx, ids)
+		for _, story := range stories {
+			a := &out.Body.Items[at[story.Alert]]
+			a.Told = append(a.Told, AlertTold{Event: story.Event, State: story.State, Channels: story.Channels, Silence: story.Silence, At: story.ToldAt})
 		}
 		return err
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -14,7 +15,7 @@ import (
 	"plimsoll.dev/services/store"
 )
 
-// Budget is a monthly limit and how it stands. Empty scope fields mean all.
+// Budget is a limit and how it stood at its last check. Empty scope fields mean all.
 type Budget struct {
 	ID            fleet.BudgetID   `json:"id"`
 	Name          string           `json:"name"`
@@ -22,7 +23,7 @@ type Budget struct {
 	Namespace     string           `json:"namespace,omitempty"`
 	Team          string           `json:"team,omitempty"`
 	Workload      fleet.WorkloadID `json:"workload_id,omitempty"`
-	Amount        Money            `json:"amount" doc:"per calendar month, UTC"`
+	Amount        Money            `json:"amount" doc:"per period"`
 	Thresholds    []int            `json:"thresholds" doc:"percent"`
 	Webhook       string           `json:"webhook_id,omitempty"`
 	CreatedAt     time.Time        `json:"created_at"`
@@ -30,9 +31,32 @@ type Budget struct {
 	PeriodEnd     time.Time        `json:"period_end" doc:"exclusive"`
 	Spent         Money            `json:"spent"`
 	SpentRatio    float64          `json:"spent_ratio"`
-	Forecast      *Money           `json:"forecast" doc:"at the period's end, if the mean rate of the last seven days holds; null before an hour of data"`
+	Forecast      *Money           `json:"forecast" doc:"at the period's end: the level of the last week, shaped by the hours of the week; null before three hours of data"`
 	ForecastRatio *float64         `json:"forecast_ratio"`
 	Crossed       []BudgetCrossing `json:"crossed" doc:"thresholds that are reached now"`
+	Period        ledger.Period    `json:"period" enum:"day,week,month,quarter,year" doc:"of the tenant's calendar"`
+	LabelKey      string           `json:"label_key,omitempty" doc:"of workloads"`
+	LabelValue    string           `json:"label_value,omitempty"`
+	ForecastLow   *Money           `json:"forecast_low" doc:"eight of ten ends of the back-test lie between low and high; null: too little to test on"`
+	ForecastHigh  *Money           `json:"forecast_high"`
+	ForecastError *float64         `json:"forecast_error" doc:"mean absolute error of the back-test, as a share of what came; null: too little to test on"`
+	TestOrigins   int              `json:"forecast_test_origins" doc:"from how many earlier moments the back-test forecast"`
+	TestHours     int              `json:"forecast_test_hours" doc:"how far each of them looked"`
+	UsualHour     Money            `json:"usual_hour" doc:"what an hour like the present one costs"`
+	AllowedHour   Money            `json:"allowed_hour" doc:"what may be spent per hour from now on so that the rest lasts to the period's end"`
+	CheckedAt     time.Time        `json:"checked_at" doc:"data time"`
+	Enforced      bool             `json:"enforced" doc:"planning keeps within it"`
+	Breaker       *BudgetBreaker   `json:"breaker" doc:"null: there is none"`
+}
+
+// BudgetBreaker freezes scale-ups of a budget's scope when the spend rate is a multiple of the usual one.
+type BudgetBreaker struct {
+	Percent   int        `json:"percent" doc:"of the usual hour"`
+	Minutes   int        `json:"minutes" doc:"for how long; 0: until somebody resets it"`
+	Limit     Money      `json:"limit_hour" doc:"the rate at which it trips"`
+	Tripped   bool       `json:"tripped" doc:"scale-ups are frozen now"`
+	TrippedAt *time.Time `json:"tripped_at"`
+	Until     *time.Time `json:"until"`
 }
 
 // BudgetCrossing is a threshold that a budget has reached.
@@ -53,9 +77,15 @@ type budgetBody struct {
 	Namespace  string           `json:"namespace,omitempty" maxLength:"253"`
 	Team       string           `json:"team,omitempty" maxLength:"253"`
 	Workload   fleet.WorkloadID `json:"workload_id,omitempty" format:"uuid"`
-	Amount     string           `json:"amount" example:"5000.00" maxLength:"24" doc:"decimal, in the tenant's currency, per calendar month"`
+	Amount     string           `json:"amount" example:"5000.00" maxLength:"24" doc:"decimal, in the tenant's currency, per period"`
 	Thresholds []int            `json:"thresholds,omitempty" minItems:"1" maxItems:"10" uniqueItems:"true" doc:"percent, 1 to 1000; default 50, 80, 100"`
-	Webhook    string           `json:"webhook_id,omitempty" format:"uuid"`
+	Webhook    string           `json:"webhook_id,omitempty" format:"uuid" doc:"a channel that is told besides those of the routes"`
+	Period     ledger.Period    `json:"period,omitempty" enum:"day,week,month,quarter,year" doc:"default month"`
+	LabelKey   string           `json:"label_key,omitempty" maxLength:"317"`
+	LabelValue string           `json:"label_value,omitempty" maxLength:"63"`
+	Enforced   bool             `json:"enforced,omitempty" doc:"planning keeps within it: nothing is raised past what is left, batch and economy give way before standard; gold is let through"`
+	Breaker    int              `json:"breaker_percent,omitempty" minimum:"0" maximum:"10000" doc:"of the usual hour; 110 or more; 0: no breaker"`
+	Minutes    *int             `json:"breaker_minutes,omitempty" minimum:"0" maximum:"10080" doc:"default 60; 0: until somebody resets it"`
 }
 
 // BudgetPath names a budget. Exported because huma passes over embedded types that are not.
@@ -77,6 +107,8 @@ func (s *Server) registerBudgets() {
 		auth.RoleFinance, s.putBudget)
 	op(s, huma.Operation{OperationID: "delete-budget", Method: http.MethodDelete, Path: "/api/v1/budgets/{id}", Summary: "Delete a budget", Tags: tags, DefaultStatus: http.StatusNoContent, Errors: []int{404}},
 		auth.RoleFinance, s.deleteBudget)
+	op(s, huma.Operation{OperationID: "reset-budget-breaker", Method: http.MethodPost, Path: "/api/v1/budgets/{id}/reset-breaker", Summary: "Let scale-ups go on after a spend-rate breaker tripped", Tags: tags, Errors: []int{404, 409}},
+		auth.RoleOperator, s.resetBreaker)
 }
 
 func (s *Server) listBudgets(ctx context.Context, p auth.Principal, _ *struct{}) (*struct {
@@ -94,13 +126,19 @@ func (s *Server) listBudgets(ctx context.Context, p auth.Principal, _ *struct{})
 		if err != nil {
 			return err
 		}
+		standings, err := store.BudgetStandings(ctx, tx)
+		if err != nil {
+			return err
+		}
 		out.Body.Items = make([]Budget, 0, len(budgets))
 		for _, b := range budgets {
-			shown, err := s.showBudget(ctx, tx, b)
-			if err != nil {
-				return err
+			standing, ok := standings[b.ID]
+			if !ok {
+				if standing, err = stand(ctx, tx, b); err != nil {
+					return err
+				}
 			}
-			out.Body.Items = append(out.Body.Items, shown.Budget)
+			out.Body.Items = append(out.Body.Items, s.showBudget(b, standing))
 		}
 		return nil
 	})
@@ -114,7 +152,16 @@ func (s *Server) getBudget(ctx context.Context, p auth.Principal, in *BudgetPath
 		if err != nil {
 			return err
 		}
-		out.Body, err = s.showBudget(ctx, tx, b)
+		standing, err := stand(ctx, tx, b)
+		if err != nil {
+			return err
+		}
+		out.Body.Budget, out.Body.Days = s.showBudget(b, standing), []DayCost{}
+		previous := time.Date(standing.At.Year(), standing.At.Month()-1, 1, 0, 0, 0, 0, time.UTC)
+		days, err := store.DailySpend(ctx, tx, b, previous, standing.At.AddDate(0, 0, 1))
+		for _, d := range days {
+			out.Body.Days = append(out.Body.Days, DayCost{Day: d.Day.UTC().Format(time.DateOnly), Amount: s.money(d.Amount)})
+		}
 		return err
 	})
 	return out, err
@@ -151,15 +198,16 @@ func (s *Server) saveBudget(ctx context.Context, p auth.Principal, id fleet.Budg
 		if err != nil {
 			return err
 		}
-		shown, err := s.showBudget(ctx, tx, saved)
+		standing, err := stand(ctx, tx, saved)
 		if err != nil {
 			return err
 		}
-		out.Body = shown.Budget
+		out.Body = s.showBudget(saved, standing)
 		if err := s.deps.Queue.CheckBudgetsSoon(ctx, tx); err != nil {
 			return err
 		}
-		return store.Audit(ctx, tx, p.Actor(), action, "budget/"+string(saved.ID), map[string]string{"name": saved.Name, "amount": saved.Amount.String()})
+		return store.Audit(ctx, tx, p.Actor(), action, "budget/"+string(saved.ID), map[string]string{"name": saved.Name, "amount": saved.Amount.String(),
+			"period": string(saved.Period), "enforced": strconv.FormatBool(saved.Enforced), "breaker_percent": strconv.Itoa(saved.BreakerPercent)})
 	})
 	return out, err
 }
@@ -177,7 +225,17 @@ func (b budgetBody) read(id fleet.BudgetID) (store.Budget, error) {
 	if thresholds[0] < 1 || thresholds[len(thresholds)-1] > 1000 {
 		return store.Budget{}, &fleet.Error{Code: fleet.CodeInvalid, Message: "thresholds are percent from 1 to 1000", Field: "body.thresholds"}
 	}
-	return store.Budget{ID: id, Name: b.Name, Cluster: b.Cluster, Namespace: b.Namespace, Team: b.Team, Workload: b.Workload, Amount: amount,
+	minutes := 60
+	if b.Minutes != nil {
+		minutes = *b.Minutes
+	}
+	switch {
+	case (b.LabelKey == "") != (b.LabelValue == ""):
+		return store.Budget{}, &fleet.Error{Code: fleet.CodeInvalid, Message: "a label has a key and a value", Field: "body.label_value"}
+	case b.Breaker != 0 && b.Breaker < 110:
+		return store.Budget{}, &fleet.Error{Code: fleet.CodeInvalid, Message: "a breaker trips at 110 percent of the usual hour or more", Field: "body.breaker_percent"}
+	}
+	return store.Budget{ID: id, Period: b.Period, LabelKey: b.LabelKey, LabelValue: b.LabelValue, Enforced: b.Enforced, BreakerPercent: b.Breaker, BreakerMinutes: minutes, Name: b.Name, Cluster: b.Cluster, Namespace: b.Namespace, Team: b.Team, Workload: b.Workload, Amount: amount,
 		Thresholds: slices.Compact(thresholds), Webhook: b.Webhook}, nil
 }
 
@@ -193,31 +251,67 @@ func (s *Server) deleteBudget(ctx context.Context, p auth.Principal, in *BudgetP
 	})
 }
 
-// showBudget adds how a budget stands at the tenant's data time.
-func (s *Server) showBudget(ctx context.Context, tx *store.Tx, b store.Budget) (BudgetDetail, error) {
+func (s *Server) resetBreaker(ctx context.Context, p auth.Principal, in *BudgetPath) (*struct{ Body Budget }, error) {
+	out := &struct{ Body Budget }{}
+	err := s.deps.DB.Tenant(ctx, p.Tenant, func(tx *store.Tx) error {
+		if err := store.ResetBreaker(ctx, tx, in.ID); err != nil {
+			return err
+		}
+		b, err := store.LoadBudget(ctx, tx, in.ID)
+		if err != nil {
+			return err
+		}
+		standing, err := stand(ctx, tx, b)
+		if err != nil {
+			return err
+		}
+		out.Body = s.showBudget(b, standing)
+		if err := s.deps.Queue.CheckBudgetsSoon(ctx, tx); err != nil {
+			return err
+		}
+		return store.Audit(ctx, tx, p.Actor(), "budget.reset_breaker", "budget/"+string(in.ID), map[string]string{"name": b.Name})
+	})
+	return out, err
+}
+
+// stand holds a budget against its costs at the tenant's data time.
+func stand(ctx context.Context, tx *store.Tx, b store.Budget) (store.BudgetStanding, error) {
 	now, err := store.DataNow(ctx, tx)
 	if err != nil {
-		return BudgetDetail{}, err
+		return store.BudgetStanding{}, err
 	}
-	now = now.UTC()
-	previous := time.Date(now.Year(), now.Month()-1, 1, 0, 0, 0, 0, time.UTC)
-	days, err := store.DailySpend(ctx, tx, b, previous, now.AddDate(0, 0, 1))
+	counting, err := store.LoadCounting(ctx, tx)
 	if err != nil {
-		return BudgetDetail{}, err
+		return store.BudgetStanding{}, err
 	}
-	look := ledger.Look(days, now)
-	v := BudgetDetail{Days: make([]DayCost, 0, len(days)), Budget: Budget{ID: b.ID, Name: b.Name, Cluster: b.Cluster, Namespace: b.Namespace, Team: b.Team, Workload: b.Workload,
-		Amount: s.money(b.Amount), Thresholds: b.Thresholds, Webhook: b.Webhook, CreatedAt: b.CreatedAt.UTC(), PeriodStart: look.From, PeriodEnd: look.To,
-		Spent: s.money(look.ToDate), SpentRatio: look.ToDate.Float() / b.Amount.Float(), Crossed: []BudgetCrossing{}}}
-	if look.Known {
-		f, ratio := s.money(look.Forecast), look.Forecast.Float()/b.Amount.Float()
+	calendar, err := counting.Calendar()
+	if err != nil {
+		return store.BudgetStanding{}, err
+	}
+	return store.StandBudget(ctx, tx, b, calendar, now)
+}
+
+// showBudget is a budget and how it stands.
+func (s *Server) showBudget(b store.Budget, st store.BudgetStanding) Budget {
+	v := Budget{ID: b.ID, Name: b.Name, Cluster: b.Cluster, Namespace: b.Namespace, Team: b.Team, Workload: b.Workload,
+		Amount: s.money(b.Amount), Thresholds: b.Thresholds, Webhook: b.Webhook, CreatedAt: b.CreatedAt.UTC(), PeriodStart: st.From, PeriodEnd: st.To,
+		Spent: s.money(st.Spent), SpentRatio: st.Spent.Float() / b.Amount.Float(), Crossed: []BudgetCrossing{},
+		Period: b.Period, LabelKey: b.LabelKey, LabelValue: b.LabelValue, Enforced: b.Enforced, CheckedAt: st.At,
+		UsualHour: s.money(store.UsualHour(b, st)), AllowedHour: s.money(st.Allowed), ForecastError: st.Forecast.Error, TestOrigins: st.Forecast.Origins, TestHours: st.Forecast.HorizonHours}
+	if st.Forecast.Known {
+		f, ratio := s.money(st.Forecast.Total), st.Forecast.Total.Float()/b.Amount.Float()
 		v.Forecast, v.ForecastRatio = &f, &ratio
 	}
-	for _, c := range ledger.Crossed(b.Amount, b.Thresholds, look) {
+	if st.Forecast.HasBand {
+		low, high := s.money(st.Forecast.Low), s.money(st.Forecast.High)
+		v.ForecastLow, v.ForecastHigh = &low, &high
+	}
+	if b.BreakerPercent > 0 {
+		v.Breaker = &BudgetBreaker{Percent: b.BreakerPercent, Minutes: b.BreakerMinutes, Limit: s.money(store.UsualHour(b, st).MulDiv(int64(b.BreakerPercent), 100)),
+			Tripped: b.Tripped(st.At), TrippedAt: b.TrippedAt, Until: b.TrippedUntil}
+	}
+	for _, c := range st.Crossed(b) {
 		v.Crossed = append(v.Crossed, BudgetCrossing{c.Basis, c.Percent})
 	}
-	for _, d := range days {
-		v.Days = append(v.Days, DayCost{Day: d.Day.UTC().Format(time.DateOnly), Amount: s.money(d.Amount)})
-	}
-	return v, nil
+	return v
 }

@@ -73,6 +73,7 @@ func (s *Server) registerWebhooks() {
 		auth.RoleViewer, s.listDeliveries)
 	op(s, huma.Operation{OperationID: "redeliver-webhook", Method: http.MethodPost, Path: "/api/v1/webhooks/{id}/deliveries/{delivery}/redeliver", Summary: "Send an event again", Tags: tags, DefaultStatus: http.StatusAccepted, Errors: []int{404}},
 		auth.RoleFinance, s.redeliver)
+	s.registerChannels()
 }
 
 func (s *Server) listWebhooks(ctx context.Context, p auth.Principal, _ *struct{}) (*struct {
@@ -89,6 +90,9 @@ func (s *Server) listWebhooks(ctx context.Context, p auth.Principal, _ *struct{}
 		hooks, err := store.Webhooks(ctx, tx)
 		out.Body.Items = make([]Webhook, 0, len(hooks))
 		for _, h := range hooks {
+			if h.Kind != store.ChannelWebhook {
+				continue
+			}
 			out.Body.Items = append(out.Body.Items, Webhook{ID: h.ID, Name: h.Name, URL: h.URL, CreatedAt: h.CreatedAt.UTC()})
 		}
 		return err
@@ -147,8 +151,8 @@ func (s *Server) testWebhook(ctx context.Context, p auth.Principal, in *WebhookP
 		if err != nil {
 			return store.Delivery{}, err
 		}
-		body, err := json.Marshal(map[string]any{"event": "test", "at": tx.Now, "webhook": hook.Name})
-		return store.Delivery{Webhook: hook.ID, Event: "test", Payload: string(body)}, err
+		body, err := testPayload(hook, tx.Now, s.cfg.PublicURL)
+		return store.Delivery{Webhook: hook.ID, Event: "test", Payload: body}, err
 	})
 }
 

@@ -90,11 +90,11 @@ func (w *CheckBudgets) Check(ctx context.Context, tx *store.Tx) (deliveries []st
 		stale[a.Subject] = true
 	}
 	for _, b := range budgets {
-		standing, err := Stand(ctx, tx, b, calendar, now)
+		standing, err := store.StandBudget(ctx, tx, b, calendar, now)
 		if err != nil {
 			return nil, err
 		}
-		for _, c := range crossed(b, standing) {
+		for _, c := range standing.Crossed(b) {
 			subject := fmt.Sprintf("%s/%s/%d", subjectOf(b), c.Basis, c.Percent)
 			delete(stale, subject)
 			if err := w.open(ctx, tx, AlertBudget, subject, severityOf(c), now, w.budgetDetail(b, c, standing)); err != nil {
@@ -119,35 +119,6 @@ func (w *CheckBudgets) Check(ctx context.Context, tx *store.Tx) (deliveries []st
 	return announce(ctx, tx, w.PublicURL, w.Log)
 }
 
-// Stand counts a budget's hours up to data time now and keeps how it stands.
-func Stand(ctx context.Context, tx *store.Tx, b store.Budget, calendar ledger.Calendar, now time.Time) (store.BudgetStanding, error) {
-	span, err := calendar.Span(b.Period, now, 0)
-	if err != nil {
-		return store.BudgetStanding{}, err
-	}
-	if err := store.CountBudgetHours(ctx, tx, b, span.From, now); err != nil {
-		return store.BudgetStanding{}, err
-	}
-	hours, err := store.BudgetHours(ctx, tx, b.ID)
-	if err != nil {
-		return store.BudgetStanding{}, err
-	}
-	s := store.BudgetStanding{Budget: b.ID, At: now, From: span.From, To: span.To}
-	for _, h := range hours {
-		if !h.Hour.Before(span.From) && h.Hour.Before(span.To) {
-			s.Spent = s.Spent.Add(h.Amount)
-		}
-	}
-	s.Forecast = ledger.ForecastSpend(hours, s.Spent, now, span.To)
-	s.Allowed = ledger.Pace(s.Left(b.Amount), s.Spent, s.Forecast, now, span.To)
-	return s, store.SaveBudgetStanding(ctx, tx, s)
-}
-
-// crossed lists the thresholds that a budget has reached.
-func crossed(b store.Budget, s store.BudgetStanding) []ledger.Crossing {
-	return ledger.Crossed(b.Amount, b.Thresholds, ledger.Outlook{From: s.From, To: s.To, ToDate: s.Spent, Forecast: s.Forecast.Total, Known: s.Forecast.Known})
-}
-
 // maxOpenAlerts is more than a tenant's budgets can have open at once: 200 budgets of 10 thresholds on two bases.
 const maxOpenAlerts = 4000
 
@@ -162,7 +133,7 @@ func (w *CheckBudgets) resolve(ctx context.Context, tx *store.Tx, kind, subject 
 
 // checkBreaker resolves the alert of a breaker that is closed again: reset by hand, or its time is over.
 func (w *CheckBudgets) checkBreaker(ctx context.Context, tx *store.Tx, b store.Budget, now time.Time) error {
-	if b.TrippedAt != nil && (b.TrippedUntil == nil || now.Before(*b.TrippedUntil)) {
+	if b.Tripped(now) {
 		return nil
 	}
 	return w.resolve(ctx, tx, AlertBreaker, subjectOf(b), now)

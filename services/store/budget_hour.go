@@ -76,6 +76,35 @@ type BudgetStanding struct {
 // Left of the amount; negative: overspent.
 func (s BudgetStanding) Left(amount fleet.Money) fleet.Money { return amount - s.Spent }
 
+// Crossed lists the thresholds that the budget has reached.
+func (s BudgetStanding) Crossed(b Budget) []ledger.Crossing {
+	return ledger.Crossed(b.Amount, b.Thresholds, ledger.Outlook{From: s.From, To: s.To, ToDate: s.Spent, Forecast: s.Forecast.Total, Known: s.Forecast.Known})
+}
+
+// StandBudget counts a budget's hours up to data time now and keeps how it stands.
+func StandBudget(ctx context.Context, tx *Tx, b Budget, calendar ledger.Calendar, now time.Time) (BudgetStanding, error) {
+	span, err := calendar.Span(b.Period, now, 0)
+	if err != nil {
+		return BudgetStanding{}, err
+	}
+	if err := CountBudgetHours(ctx, tx, b, span.From, now); err != nil {
+		return BudgetStanding{}, err
+	}
+	hours, err := BudgetHours(ctx, tx, b.ID)
+	if err != nil {
+		return BudgetStanding{}, err
+	}
+	s := BudgetStanding{Budget: b.ID, At: now, From: span.From, To: span.To}
+	for _, h := range hours {
+		if !h.Hour.Before(span.From) && h.Hour.Before(span.To) {
+			s.Spent = s.Spent.Add(h.Amount)
+		}
+	}
+	s.Forecast = ledger.ForecastSpend(hours, s.Spent, now, span.To)
+	s.Allowed = ledger.Pace(s.Left(b.Amount), s.Spent, s.Forecast, now, span.To)
+	return s, SaveBudgetStanding(ctx, tx, s)
+}
+
 // SaveBudgetStanding keeps how a budget stands.
 func SaveBudgetStanding(ctx context.Context, tx *Tx, s BudgetStanding) error {
 	f := s.Forecast

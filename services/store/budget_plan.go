@@ -34,7 +34,7 @@ func PlanBudgets(ctx context.Context, tx *Tx, in optimizer.Input) ([]optimizer.B
 		if !ok || !s.To.After(in.Snapshot.Now) { // of a period that is over: the next check, minutes away, begins the new one
 			continue
 		}
-		p := optimizer.Budget{ID: b.ID, Enforced: b.Enforced, Remaining: s.Left(b.Amount), EndsAt: s.To, AllowedHour: s.Allowed, UsualHour: usualHour(b, s)}
+		p := optimizer.Budget{ID: b.ID, Enforced: b.Enforced, Remaining: s.Left(b.Amount), EndsAt: s.To, AllowedHour: s.Allowed, UsualHour: UsualHour(b, s)}
 		for _, w := range in.Snapshot.Workloads {
 			if _, decided := in.Policies[w.Workload.ID]; decided && b.counts(in.Snapshot.Cluster, w.Workload) {
 				p.Workloads = append(p.Workloads, w.Workload.ID)
@@ -50,7 +50,7 @@ func PlanBudgets(ctx context.Context, tx *Tx, in optimizer.Input) ([]optimizer.B
 		if b.BreakerPercent > 0 {
 			limit := p.UsualHour.MulDiv(int64(b.BreakerPercent), 100)
 			p.BreakerHour = &limit
-			if b.TrippedAt != nil && (b.TrippedUntil == nil || in.Snapshot.Now.Before(*b.TrippedUntil)) {
+			if b.Tripped(in.Snapshot.Now) {
 				at := b.TrippedAt.UTC()
 				p.TrippedAt = &at
 				if b.TrippedUntil != nil {
@@ -75,14 +75,19 @@ func compareIDs(a, b fleet.BudgetID) int {
 	return 0
 }
 
-// usualHour is what an hour like this one costs, and at least the even rate of the budget: what a budget allows all the time is not a runaway.
-func usualHour(b Budget, s BudgetStanding) fleet.Money {
+// UsualHour is what an hour like this one costs, and at least the even rate of the budget: what a budget allows all the time is not a runaway.
+func UsualHour(b Budget, s BudgetStanding) fleet.Money {
 	hours := max(int64(s.To.Sub(s.From)/time.Hour), 1)
 	even := b.Amount.MulDiv(1, hours)
 	if !s.Forecast.Known {
 		return even
 	}
 	return min(max(s.Forecast.UsualHour, even), math.MaxInt64/1000)
+}
+
+// Tripped says whether the budget's breaker holds at a data time.
+func (b Budget) Tripped(now time.Time) bool {
+	return b.TrippedAt != nil && (b.TrippedUntil == nil || now.Before(*b.TrippedUntil))
 }
 
 // counts says whether a budget counts what a workload of a cluster costs.

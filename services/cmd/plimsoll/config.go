@@ -11,6 +11,7 @@ import (
 
 	"plimsoll.dev/services/auth"
 	"plimsoll.dev/services/fleet"
+	"plimsoll.dev/services/notify"
 )
 
 // config is what the processes of the service need to know. Each field names its environment variable.
@@ -28,8 +29,10 @@ type config struct {
 	webhookAllow []netip.Prefix
 	// PLIMSOLL_TRUSTED_PROXIES: comma-separated CIDRs of the proxies whose X-Forwarded-For is believed. Default none.
 	trustedProxies []netip.Prefix
-	clouds         clouds       // PLIMSOLL_CLOUD_IDENTITY: see readClouds
-	log            *slog.Logger // PLIMSOLL_LOG_LEVEL: debug, info (default), warn, error
+	clouds         clouds // PLIMSOLL_CLOUD_IDENTITY: see readClouds
+	// PLIMSOLL_SMTP_HOST, _PORT (587), _TLS (starttls, tls, none), _USER, _PASSWORD, _FROM: the mail server. Default none.
+	mailer *notify.Mailer
+	log    *slog.Logger // PLIMSOLL_LOG_LEVEL: debug, info (default), warn, error
 }
 
 func configFromEnv() (config, error) {
@@ -69,8 +72,24 @@ func configFromEnv() (config, error) {
 			return c, fleet.Errorf(fleet.CodeInvalid, "PLIMSOLL_ENROLMENTS_PER_MINUTE: %q is not 1 to 100000", text)
 		}
 	}
+	if c.mailer, err = readMailer(); err != nil {
+		return c, err
+	}
 	c.log, err = newLog(os.Getenv("PLIMSOLL_LOG_LEVEL"))
 	return c, err
+}
+
+// readMailer reads the mail server of the environment; nil: there is none, and mail channels say so.
+func readMailer() (*notify.Mailer, error) {
+	port := 0
+	if text := os.Getenv("PLIMSOLL_SMTP_PORT"); text != "" {
+		var err error
+		if port, err = strconv.Atoi(text); err != nil {
+			return nil, fleet.Errorf(fleet.CodeInvalid, "PLIMSOLL_SMTP_PORT: %q is not a port", text)
+		}
+	}
+	return notify.NewMailer(notify.SMTPConfig{Host: os.Getenv("PLIMSOLL_SMTP_HOST"), Port: port, TLS: notify.TLSMode(os.Getenv("PLIMSOLL_SMTP_TLS")),
+		User: os.Getenv("PLIMSOLL_SMTP_USER"), Password: os.Getenv("PLIMSOLL_SMTP_PASSWORD"), From: os.Getenv("PLIMSOLL_SMTP_FROM")})
 }
 
 const (

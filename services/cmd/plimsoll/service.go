@@ -101,10 +101,11 @@ func (s *service) runPrices(ctx context.Context) error {
 
 // runJobs works on the queue until ctx ends.
 func (s *service) runJobs(ctx context.Context) error {
-	client, err := jobs.New(jobs.Config{SpotKeepYears: s.cfg.spotKeepYears}, jobs.Deps{
+	client, err := jobs.New(jobs.Config{SpotKeepYears: s.cfg.spotKeepYears, PublicURL: s.cfg.publicURL}, jobs.Deps{
 		DB: s.db, Prices: s.prices.Book, Secrets: s.sealer, Log: s.cfg.log, Registry: s.registry,
 		Sources: s.clouds.Open,
 		Sender:  notify.New(notify.Config{Allow: s.cfg.webhookAllow, Agent: "Plimsoll/" + version()}),
+		Mailer:  s.cfg.mailer,
 	})
 	if err != nil {
 		return err
