@@ -57,7 +57,8 @@ CREATE TABLE saving_hour (
   max_replicas   integer NOT NULL,     -- of its policy
   static_nano    bigint,               -- at max all the time
   shadow_nano    bigint,               -- with a HorizontalPodAutoscaler at 70 %; NULL: no utilisation known
-  promised_nano  bigint NOT NULL,      -- by the decisions in force, against the count before each
+  stayed_nano    bigint,               -- with the counts as they were before the decisions in force; NULL: none was
+  promised_nano  bigint NOT NULL,      -- by these decisions
   cooldown_nano  bigint,               -- of amount: held only by a cooldown or a stabilisation window
   starting_nano  bigint,               -- of amount: replicas on their way to ready
   ups            integer NOT NULL,

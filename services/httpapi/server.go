@@ -186,6 +186,7 @@ func (s *Server) register() {
 	s.registerCompare()
 	s.registerUnits()
 	s.registerStatements()
+	s.registerSavings()
 	s.registerFocus()
 	s.registerBills()
 	s.registerBudgets()

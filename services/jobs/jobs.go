@@ -110,6 +110,7 @@ func New(cfg Config, deps Deps) (*Client, error) {
 	river.AddWorker(workers, &Deliver{DB: deps.DB, Secrets: deps.Secrets, Sender: deps.Sender, Mailer: deps.Mailer, Log: deps.Log})
 	addTelling(workers, cfg, deps)
 	river.AddWorker(workers, &Sweep{DB: deps.DB, Log: deps.Log})
+	river.AddWorker(workers, &MeasureSavings{DB: deps.DB, Log: deps.Log})
 	river.AddWorker(workers, &Prune{DB: deps.DB, SpotKeepYears: cfg.SpotKeepYears, Log: deps.Log})
 	river.AddWorker(workers, &Reseal{DB: deps.DB, Secrets: deps.Secrets, Log: deps.Log})
 	river.AddWorker(workers, &AvailabilitySweep{DB: deps.DB})
@@ -133,6 +134,8 @@ func New(cfg Config, deps Deps) (*Client, error) {
 		},
 		PeriodicJobs: append(tellingJobs(), []*river.PeriodicJob{
 			river.NewPeriodicJob(river.PeriodicInterval(cfg.SweepEvery), func() (river.JobArgs, *river.InsertOpts) { return SweepArgs{}, nil },
+				&river.PeriodicJobOpts{RunOnStart: true}),
+			river.NewPeriodicJob(river.PeriodicInterval(savingsEvery), func() (river.JobArgs, *river.InsertOpts) { return SavingsArgs{}, nil },
 				&river.PeriodicJobOpts{RunOnStart: true}),
 			river.NewPeriodicJob(river.PeriodicInterval(pruneEvery), func() (river.JobArgs, *river.InsertOpts) { return PruneArgs{}, nil }, nil),
 			river.NewPeriodicJob(river.PeriodicInterval(resealEvery), func() (river.JobArgs, *river.InsertOpts) { return ResealArgs{}, nil },
