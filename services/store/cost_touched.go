@@ -21,16 +21,17 @@ func SweepTouched(ctx context.Context, tx *Tx, cluster fleet.ClusterID, floor, o
 	}
 	batch := &pgx.Batch{}
 	for _, object := range []struct{ table, begin string }{{"pod", "coalesce(started_at, created_at)"}, {"node", "started_at"}} {
-		// A row that is changed at this moment keeps its mark for the next look: nothing waits for ingest here.
+		// A row that is changed at this moment keeps its mark for the next look: nothing waits for ingest here. The marks are cleared by a
+		// list of keys and not by a join: the planner expects one marked row, and would compare every row with every other.
 		batch.Queue(`
-WITH old AS (
-  SELECT uid, touched_from, greatest(touched_from, `+object.begin+`) AS from_at, ended_at FROM `+object.table+`
+WITH old AS MATERIALIZED (
+  SELECT uid, greatest(touched_from, `+object.begin+`) AS from_at, ended_at FROM `+object.table+`
   WHERE tenant_id = $1 AND cluster_id = $2 AND touched_from IS NOT NULL FOR UPDATE SKIP LOCKED
 ), cleared AS (
-  UPDATE `+object.table+` t SET touched_from = NULL FROM old
-  WHERE t.tenant_id = $1 AND t.cluster_id = $2 AND t.uid = old.uid AND t.touched_from = old.touched_from RETURNING old.from_at, old.ended_at
+  UPDATE `+object.table+` SET touched_from = NULL
+  WHERE tenant_id = $1 AND cluster_id = $2 AND uid = ANY (ARRAY(SELECT uid FROM old))
 ), spans AS (
-  SELECT greatest(date_trunc('hour', from_at, 'UTC'), $3::timestamptz) AS first, least(coalesce(ended_at, $4::timestamptz), $4::timestamptz) AS past FROM cleared
+  SELECT greatest(date_trunc('hour', from_at, 'UTC'), $3::timestamptz) AS first, least(coalesce(ended_at, $4::timestamptz), $4::timestamptz) AS past FROM old
 ), runs AS (
   SELECT DISTINCT first, past FROM spans WHERE first < past
 )
