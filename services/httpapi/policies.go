@@ -111,7 +111,8 @@ func (s *Server) putPolicy(ctx context.Context, p auth.Principal, in *struct {
 	WorkloadPath
 	IfMatch string `header:"If-Match" doc:"the ETag of the version that was edited; without it the newest is replaced"`
 	Body    struct {
-		Document string `json:"document" minLength:"1" maxLength:"65536" doc:"YAML"`
+		Document       string `json:"document" minLength:"1" maxLength:"65536" doc:"YAML"`
+		ReplayOverride string `json:"replay_override,omitempty" maxLength:"500" doc:"why a policy that enforces is saved without a replay on the workload's history; kept in the audit log"`
 	}
 }) (*policyAnswer, error) {
 	policy, findings := optimizer.ParsePolicy([]byte(in.Body.Document))
@@ -136,11 +137,21 @@ func (s *Server) putPolicy(ctx context.Context, p auth.Principal, in *struct {
 				return &fleet.Error{Code: fleet.CodeInvalid, Message: "If-Match must be an ETag of this policy", Field: "header.If-Match"}
 			}
 		}
+		replayed, err := replayGate(ctx, tx, &w, in.Body.Document, policy.Mode, strings.TrimSpace(in.Body.ReplayOverride))
+		if err != nil {
+			return err
+		}
 		saved, err = store.SavePolicy(ctx, tx, store.PolicyVersion{Workload: in.ID, Document: in.Body.Document, Mode: policy.Mode, CreatedBy: p.Actor()}, expect)
 		if err != nil {
 			return err
 		}
-		if err := store.Audit(ctx, tx, p.Actor(), "policy.save", "workload:"+string(in.ID), map[string]string{"version": strconv.Itoa(saved.Version), "mode": string(saved.Mode)}); err != nil {
+		detail := map[string]string{"version": strconv.Itoa(saved.Version), "mode": string(saved.Mode)}
+		if replayed != "" {
+			detail["replay"] = replayed
+		} else if policy.Mode == fleet.ModeEnforce && in.Body.ReplayOverride != "" {
+			detail["replay_override"] = strings.TrimSpace(in.Body.ReplayOverride)
+		}
+		if err := store.Audit(ctx, tx, p.Actor(), "policy.save", "workload:"+string(in.ID), detail); err != nil {
 			return err
 		}
 		return s.deps.Queue.PlanSoon(ctx, tx, w.Cluster)

@@ -179,6 +179,7 @@ func (s *Server) register() {
 	s.registerWorkloads()
 	s.registerForecast()
 	s.registerPolicies()
+	s.registerReplays()
 	s.registerDecisions()
 	s.registerOverview()
 	s.registerCost()

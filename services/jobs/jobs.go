@@ -104,6 +104,7 @@ func New(cfg Config, deps Deps) (*Client, error) {
 	river.AddWorker(workers, &PlanWorker{DB: deps.DB, Prices: deps.Prices, Log: deps.Log, Took: decide, Unsound: unsound})
 	river.AddWorker(workers, &CapacitySweep{DB: deps.DB, Log: deps.Log})
 	river.AddWorker(workers, &CapacityPlan{DB: deps.DB, Prices: deps.Prices, Log: deps.Log, Took: planned, Unsound: brokenPlans})
+	river.AddWorker(workers, &ReplayWorker{DB: deps.DB, Prices: deps.Prices, Log: deps.Log})
 	river.AddWorker(workers, &Compact{DB: deps.DB})
 	river.AddWorker(workers, &CloseHour{DB: deps.DB, Prices: deps.Prices, Log: deps.Log})
 	river.AddWorker(workers, &CheckBudgets{DB: deps.DB, Currency: deps.Prices().Currency(), PublicURL: cfg.PublicURL, Log: deps.Log})
@@ -130,6 +131,7 @@ func New(cfg Config, deps Deps) (*Client, error) {
 			queuePlan:          {MaxWorkers: cfg.PlanWorkers, FetchCooldown: 20 * time.Millisecond, FetchPollInterval: 500 * time.Millisecond},
 			queueBulk:          {MaxWorkers: cfg.BulkWorkers},
 			queueDeliver:       {MaxWorkers: cfg.DeliverWorkers},
+			queueReplay:        {MaxWorkers: 1},
 			river.QueueDefault: {MaxWorkers: 4},
 		},
 		PeriodicJobs: append(tellingJobs(), []*river.PeriodicJob{

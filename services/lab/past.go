@@ -21,9 +21,10 @@ type PastRow struct {
 // Past is what a history was made into, and what it lacks.
 type Past struct {
 	Trace   *Trace
-	Buckets int // that were asked for
-	Unknown int // of them without a value; the last known demand is held over them
-	Longest int // of the gaps, in buckets
+	Buckets int    // that were asked for
+	Unknown int    // of them without a value; the last known demand is held over them
+	Longest int    // of the gaps, in buckets
+	Known   []bool // by bucket
 	Basis   string
 }
 
@@ -92,6 +93,7 @@ func FromPast(name string, rows []PastRow, bucket time.Duration, r Replica, hist
 		known[k], work[k] = true, busy
 		rate[k], queue[k] = valueOr(row.RequestRate, 0), valueOr(row.Queue, 0)
 	}
+	p.Known = known
 	p.fill(known, work, rate, queue)
 	if float64(p.Unknown) > maxPastUnknown*float64(n) {
 		return nil, refuse("%d of its %d buckets are not known; want at most %.0f %%", p.Unknown, n, 100*maxPastUnknown)
