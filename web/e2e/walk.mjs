@@ -65,6 +65,8 @@ async function pagesOf(page) {
     ["cost", "/cost", [chart, row]],
     ["cost-workloads", "/cost?by=workload&window=d7&idle=shared", [chart, row]],
     ["budgets", "/budgets", ["main h1"]],
+    ["reconciliation", "/reconciliation", ["main h1"]],
+    ["reconciliation-files", "/reconciliation?tab=files", ["main h1"]],
     ["catalogue", "/catalogue?gpus=8&gpuGb=80", [row]],
     ["price", "/catalogue?open=aws/us-east-1/p5.48xlarge", ["[role=dialog] table"]],
     ["spot", "/spot", [chart, row]],

@@ -96,6 +96,12 @@ const budgetsRoute = createRoute({
   path: "/budgets",
   component: lazyRouteComponent(() => import("./routes/budgets"), "BudgetsPage"),
 });
+const reconciliationRoute = createRoute({
+  getParentRoute: parent,
+  path: "/reconciliation",
+  validateSearch: search.reconciliation,
+  component: lazyRouteComponent(() => import("./routes/reconciliation"), "ReconciliationPage"),
+});
 const webhooksRoute = createRoute({
   getParentRoute: parent,
   path: "/webhooks",
@@ -157,6 +163,7 @@ const routeTree = rootRoute.addChildren([
     approvalsRoute,
     costRoute,
     budgetsRoute,
+    reconciliationRoute,
     webhooksRoute,
     alertsRoute,
     spotRoute,

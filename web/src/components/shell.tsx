@@ -24,6 +24,7 @@ import {
   IconCloud,
   IconContract,
   IconDeviceDesktop,
+  IconFileInvoice,
   IconGridDots,
   IconHome,
   IconLanguage,
@@ -64,6 +65,7 @@ const SECTIONS = [
     links: [
       { to: "/cost", label: "cost", icon: IconChartAreaLine },
       { to: "/budgets", label: "budgets", icon: IconWallet },
+      { to: "/reconciliation", label: "reconciliation", icon: IconFileInvoice },
     ],
   },
   {

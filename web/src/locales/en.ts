@@ -1,3 +1,4 @@
+import { bills } from "./bills.en";
 import { market } from "./market.en";
 
 // Words in English. zh.ts has the same keys, held by its type and by locales.test.ts.
@@ -13,6 +14,7 @@ export const en = {
     approvals: "Approvals",
     cost: "Cost",
     budgets: "Budgets",
+    reconciliation: "Reconciliation",
     catalogue: "Catalogue",
     spot: "Spot prices",
     availability: "Availability",
@@ -831,4 +833,5 @@ export const en = {
     auditDetail: "Detail",
   },
   market,
+  bills,
 };

@@ -1,3 +1,4 @@
+import { bills } from "./bills.zh";
 import type { en } from "./en";
 import { market } from "./market.zh";
 
@@ -13,6 +14,7 @@ export const zh: typeof en = {
     approvals: "审批",
     cost: "成本",
     budgets: "预算",
+    reconciliation: "账单对账",
     catalogue: "机型目录",
     spot: "竞价价格",
     availability: "可用性",
@@ -798,4 +800,5 @@ export const zh: typeof en = {
     auditDetail: "详情",
   },
   market,
+  bills,
 };

@@ -39,6 +39,8 @@ export const cost = schema({
   namespace: text(),
   team: text(),
 });
+export const RECONCILIATION_TABS = ["days", "pairs", "bill", "ledger", "files"] as const;
+export const reconciliation = schema({ window: oneOf(WINDOWS), tab: oneOf(RECONCILIATION_TABS) });
 export const webhooks = schema({ id: text(), cursor });
 export const alerts = schema({ show: oneOf(["open", "all"]), cursor });
 export const settings = schema({ tab: oneOf(SETTINGS_TABS), cursor });

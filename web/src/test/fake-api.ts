@@ -9,12 +9,14 @@ import type {
   WireFinding,
   WireList,
   WireMember,
+  WireRestatement,
   WireTimeline,
   WireTimelinePoint,
   WireTimeseries,
   WireWorkload,
 } from "../api/wire";
 import * as make from "./factories.ts";
+import * as bill from "./factories-bills.ts";
 import { FakeMarket } from "./fake-market.ts";
 
 export interface FakeRequest {
@@ -262,6 +264,8 @@ export class FakeApi {
   ];
   decisions: WireDecision[] = this.makeDecisions();
   policies = new Map([[make.uuid(5, 1), [make.aPolicy(3), make.aPolicy(2), make.aPolicy(1)]]]);
+  bills = [bill.aBill()];
+  restatements: WireRestatement[] = [];
   budgets = [
     make.aBudget(1, { name: "Assistant team" }),
     make.aBudget(2, {
@@ -828,6 +832,41 @@ export class FakeApi {
       },
     ],
     ["GET", "/cost/timeseries", (r) => ok(this.series(r.query))],
+    ["GET", "/bills", () => ok(list(this.bills))],
+    [
+      "POST",
+      "/bills",
+      (r) => {
+        const known = this.bills.some((b) => b.name === r.query.get("name"));
+        if (!known)
+          this.bills.push(
+            bill.aBill({ id: make.uuid(71, 900 + this.bills.length), name: r.query.get("name") ?? "bill" }),
+          );
+        return { status: 201, body: { bill: this.bills.at(-1), known, replaced: [] } };
+      },
+    ],
+    ["DELETE", "/bills/{id}", (_, p) => this.drop(this.bills, p.id)],
+    ["GET", "/reconciliation", (r) => ok(bill.aReconciliation(r.query.get("from"), r.query.get("to")))],
+    ["GET", "/restatements", () => ok(list(this.restatements))],
+    [
+      "POST",
+      "/restatements",
+      (r) => {
+        const { from, to } = r.body as { from: string; to: string };
+        this.restatements.push(bill.aRestatement({ id: make.uuid(71, 950 + this.restatements.length), from, to }));
+        return { status: 201, body: this.restatements.at(-1) };
+      },
+    ],
+    [
+      "POST",
+      "/restatements/{id}/undo",
+      (_, p) => {
+        const found = this.restatements.find((x) => x.id === p.id);
+        if (!found) return missing();
+        found.undone_at = make.before(0);
+        return ok(found);
+      },
+    ],
     ["GET", "/budgets", () => ok(list(this.budgets))],
     [
       "POST",
