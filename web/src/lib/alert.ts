@@ -14,6 +14,7 @@ export const ALERT_KINDS = [
   "scale_failed",
   "price_quarantined",
   "cloud_account_failing",
+  "pods_unschedulable",
 ] as const;
 
 /** An alert's kind in words; one that this page does not know keeps its own name. */

@@ -1,4 +1,5 @@
 import { bills } from "./bills.en";
+import { capacity } from "./capacity.en";
 import { market } from "./market.en";
 
 // Words in English. zh.ts has the same keys, held by its type and by locales.test.ts.
@@ -247,7 +248,16 @@ export const en = {
     modeChanged: "Mode is now {{mode}}",
     frozenNow: "{{name}} is frozen",
     unfrozenNow: "The freeze of {{name}} is lifted",
-    tabs: { nodes: "Nodes", workloads: "Workloads", events: "Events", agent: "Agent" },
+    tabs: {
+      nodes: "Nodes",
+      map: "Nodes and pools",
+      pending: "Pending pods",
+      plan: "Plan",
+      conflicts: "Conflicts",
+      workloads: "Workloads",
+      events: "Events",
+      agent: "Agent",
+    },
     addTitle: "Add a cluster",
     addName: "Name",
     addNameHint: "Lower-case letters, digits and dashes, for example prod-eu-1",
@@ -783,6 +793,7 @@ export const en = {
       scale_failed: "Scaling failed",
       price_quarantined: "Price not believed",
       cloud_account_failing: "Cloud account cannot be read",
+      pods_unschedulable: "Pods wait for a node",
     },
   },
   settings: {
@@ -832,6 +843,7 @@ export const en = {
     auditObject: "On",
     auditDetail: "Detail",
   },
+  capacity,
   market,
   bills,
 };

@@ -1,4 +1,5 @@
 import { bills } from "./bills.zh";
+import { capacity } from "./capacity.zh";
 import type { en } from "./en";
 import { market } from "./market.zh";
 
@@ -240,7 +241,16 @@ export const zh: typeof en = {
     modeChanged: "模式已改为“{{mode}}”",
     frozenNow: "{{name}} 已冻结",
     unfrozenNow: "{{name}} 已解除冻结",
-    tabs: { nodes: "节点", workloads: "工作负载", events: "事件", agent: "代理" },
+    tabs: {
+      nodes: "节点",
+      map: "节点与节点池",
+      pending: "待运行 Pod",
+      plan: "规划",
+      conflicts: "冲突",
+      workloads: "工作负载",
+      events: "事件",
+      agent: "代理",
+    },
     addTitle: "添加集群",
     addName: "名称",
     addNameHint: "小写字母、数字和连字符，例如 prod-eu-1",
@@ -750,6 +760,7 @@ export const zh: typeof en = {
       scale_failed: "扩缩失败",
       price_quarantined: "价格不可信",
       cloud_account_failing: "无法读取云账户",
+      pods_unschedulable: "Pod 等待节点",
     },
   },
   settings: {
@@ -799,6 +810,7 @@ export const zh: typeof en = {
     auditObject: "对象",
     auditDetail: "详情",
   },
+  capacity,
   market,
   bills,
 };

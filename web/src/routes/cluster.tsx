@@ -27,6 +27,7 @@ import { WorkloadTable } from "../components/workload-table";
 import { useFormat } from "../lib/format";
 import { useNow } from "../lib/now";
 import { useAct } from "./act";
+import { CapacityMapTab, ConflictsTab, PendingTab, PlanTab } from "./capacity";
 import { useMay } from "./me";
 import { CLUSTER_TABS } from "./search";
 import { useEnrolment } from "./use-enrolment";
@@ -383,6 +384,10 @@ function Body({ cluster: c }: { cluster: Cluster }) {
           </Tabs.List>
         </Tabs>
         {tab === "nodes" && <Nodes cluster={c} />}
+        {tab === "map" && <CapacityMapTab cluster={c.id} />}
+        {tab === "pending" && <PendingTab cluster={c.id} />}
+        {tab === "plan" && <PlanTab cluster={c.id} />}
+        {tab === "conflicts" && <ConflictsTab cluster={c.id} />}
         {tab === "workloads" && <Workloads cluster={c} />}
         {tab === "events" && <Events cluster={c} />}
         {tab === "agent" && <Agent cluster={c} />}
