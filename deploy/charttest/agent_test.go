@@ -79,6 +79,10 @@ type agentConfig struct {
 			Mode            string
 			HeadroomPercent int
 		}
+		Karpenter struct {
+			Enabled bool
+			Own     []string
+		}
 	}
 	Sources struct {
 		Kubernetes struct{ Enabled, MetricsAPI bool }

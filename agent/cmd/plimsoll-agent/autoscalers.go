@@ -160,8 +160,11 @@ func handBack(ctx context.Context, cfg Config, log *slog.Logger) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, handBackTime)
 	defer cancel()
-	n, err := act.NewHPA(client.AutoscalingV2(), nil, 0).HandBack(ctx, cfg.Namespaces.Include)
-	log.Info("handed back", "horizontal_pod_autoscalers", n)
+	n := 0
+	if cfg.Autoscalers.HPA.Mode == hpaBounds || !cfg.Autoscalers.Karpenter.Enabled {
+		n, err = act.NewHPA(client.AutoscalingV2(), nil, 0).HandBack(ctx, cfg.Namespaces.Include)
+		log.Info("handed back", "horizontal_pod_autoscalers", n)
+	}
 	k, kerr := provisioner(cfg, rc)
 	if k != nil {
 		n, kerr = k.HandBack(ctx)

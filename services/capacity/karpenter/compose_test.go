@@ -196,3 +196,29 @@ func TestPlansAreRepeatableInBoundsAndNeverDearerThanWithoutTheSearch(t *testing
 }
 
 func ptr[T any](x T) *T { return &x }
+
+// A machine that the pool for the rest bought counts against the stock of its offering too.
+func TestStockThatIsGoneIsNotPlannedWithWhateverPoolItsMachinesAreIn(t *testing.T) {
+	t.Parallel()
+	offs := market()
+	for j := range offs {
+		if offs[j].Purchase == fleet.PurchaseSpot {
+			offs[j].Stock = ptr(int64(0))
+		}
+	}
+	offs[1].Stock = ptr(int64(1))
+	pods := gpuPods(3, true)
+	p, err := karpenter.Compose(karpenter.Input{Pods: pods, Offerings: offs, Running: []karpenter.Machine{{Name: "n", Pool: "plimsoll-rest-gpu", Offering: 1, Pods: []int{0}}},
+		New: []packing.Node{{Offering: 0}, {Offering: 0}}}, karpenter.Settings{TaintGPUs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Bought != 2*fleet.NanosPerUnit {
+		t.Errorf("two pods are bought for %s, on demand they cost 2", p.Bought)
+	}
+	for _, n := range p.Pools {
+		if n.Why == "plan" && n.Requirements[0].Values[0] == "spot" {
+			t.Errorf("%+v", n)
+		}
+	}
+}

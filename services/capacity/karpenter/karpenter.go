@@ -299,13 +299,18 @@ func (in *Input) usable(j int) bool {
 	if o.Stock == nil {
 		return true
 	}
-	runs := int64(0)
+	return *o.Stock > in.runs(j)
+}
+
+// runs counts the machines of an offering, whatever pool they are in.
+func (in *Input) runs(j int) int64 {
+	n := int64(0)
 	for _, m := range in.Running {
 		if m.Offering == j {
-			runs++
+			n++
 		}
 	}
-	return *o.Stock > runs
+	return n
 }
 
 // same are the offerings that are one pool with j, j included.

@@ -220,9 +220,9 @@ func (in *Input) stock(g *group) int64 {
 		if n == nil {
 			return math.MaxInt32
 		}
-		sum += *n
+		sum += max(*n-in.runs(j), 0)
 	}
-	return max(sum-g.runs, 0)
+	return sum
 }
 
 func (st *stage) nudge(rnd *rand.Rand, order []int, limits []int64) {

@@ -104,6 +104,17 @@ readinessProbe:
 {{- if and (eq .Values.autoscalers.hpa.mode "bounds") (has .Values.mode (list "approve" "enforce")) }}true{{ end -}}
 {{- end -}}
 
+{{- /* Whether the agent writes NodePools and NodeOverlays: "true", or nothing. */ -}}
+{{- define "agent.steersKarpenter" -}}
+{{- if and .Values.autoscalers.karpenter.enabled (has .Values.mode (list "approve" "enforce")) }}true{{ end -}}
+{{- end -}}
+
+{{- define "agent.rules.karpenter" -}}
+- apiGroups: [karpenter.sh]
+  resources: [nodepools, nodeoverlays]
+  verbs: [get, list, create, update, patch, delete]
+{{- end -}}
+
 {{- define "agent.secretVolumes" -}}
 - name: install
   secret:
