@@ -66,6 +66,7 @@ async function pagesOf(page) {
     ["decisions", "/decisions", decisions.length ? [row] : ["main h1"]],
     ...(decisions[0] ? [["decision", `/decisions/${decisions[0].id}`, [".ladder", row]]] : []),
     ["approvals", "/approvals", ["main h1"]],
+    ["replay", "/replay", ["main h1"]],
     ["cost", "/cost", [chart, row]],
     ["cost-workloads", "/cost?by=workload&window=d7&idle=shared", [chart, row]],
     ["budgets", "/budgets", ["main h1"]],

@@ -85,6 +85,12 @@ const approvalsRoute = createRoute({
   path: "/approvals",
   component: lazyRouteComponent(() => import("./routes/approvals"), "ApprovalsPage"),
 });
+const replayRoute = createRoute({
+  getParentRoute: parent,
+  path: "/replay",
+  validateSearch: search.replay,
+  component: lazyRouteComponent(() => import("./routes/replay"), "ReplayPage"),
+});
 const costRoute = createRoute({
   getParentRoute: parent,
   path: "/cost",
@@ -161,6 +167,7 @@ const routeTree = rootRoute.addChildren([
     decisionsRoute,
     decisionRoute,
     approvalsRoute,
+    replayRoute,
     costRoute,
     budgetsRoute,
     reconciliationRoute,

@@ -76,13 +76,18 @@ export const lintQuery = (document: string) =>
     staleTime: Number.POSITIVE_INFINITY,
   });
 
-/** Saves a new version. `base` is the version it was written on; another one in between is a conflict (412). */
-export async function savePolicy(workload: string, document: string, base: number): Promise<PolicyVersion> {
+/** Saves a new version; `override` is why a policy that enforces is saved without a replay. `base` is the version it was written on; another one in between is a conflict (412). */
+export async function savePolicy(
+  workload: string,
+  document: string,
+  base: number,
+  override?: string,
+): Promise<PolicyVersion> {
   return readPolicyVersion(
     await answer(
       client.PUT("/workloads/{id}/policy", {
         params: { path: { id: workload }, header: { "If-Match": `"${base}"` } },
-        body: { document },
+        body: { document, ...(override ? { replay_override: override } : {}) },
       }),
     ),
   );

@@ -119,3 +119,9 @@ export type WireCloudAccount = Schemas["CloudAccount"];
 export type WireCloudAccountInput = Schemas["NewCloudAccountBody"];
 export type WireCloudChecks = Schemas["CloudChecks"];
 export type WirePriceSource = Schemas["PriceSource"];
+
+export type WireReplayRow = Maybe<Schemas["ReplayRow"], "cost">;
+export type WireReplayResult = Omit<Maybe<Schemas["ReplayResult"], "bound_cost" | "replica_hour">, "rows"> & {
+  rows: WireReplayRow[] | null;
+};
+export type WireReplay = Omit<Schemas["Replay"], "result"> & { result?: WireReplayResult };

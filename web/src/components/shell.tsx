@@ -25,6 +25,7 @@ import {
   IconContract,
   IconDeviceDesktop,
   IconFileInvoice,
+  IconFlask,
   IconGridDots,
   IconHome,
   IconLanguage,
@@ -58,6 +59,7 @@ const SECTIONS = [
       { to: "/workloads", label: "workloads", icon: IconStack2 },
       { to: "/decisions", label: "decisions", icon: IconTargetArrow },
       { to: "/approvals", label: "approvals", icon: IconChecklist },
+      { to: "/replay", label: "replay", icon: IconFlask },
     ],
   },
   {

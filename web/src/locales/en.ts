@@ -1,6 +1,7 @@
 import { bills } from "./bills.en";
 import { capacity } from "./capacity.en";
 import { market } from "./market.en";
+import { replay } from "./replay.en";
 
 // Words in English. zh.ts has the same keys, held by its type and by locales.test.ts.
 export const en = {
@@ -13,6 +14,7 @@ export const en = {
     workloads: "Workloads",
     decisions: "Decisions",
     approvals: "Approvals",
+    replay: "Replay lab",
     cost: "Cost",
     budgets: "Budgets",
     reconciliation: "Reconciliation",
@@ -846,4 +848,5 @@ export const en = {
   capacity,
   market,
   bills,
+  replay,
 };

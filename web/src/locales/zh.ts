@@ -2,6 +2,7 @@ import { bills } from "./bills.zh";
 import { capacity } from "./capacity.zh";
 import type { en } from "./en";
 import { market } from "./market.zh";
+import { replay } from "./replay.zh";
 
 export const zh: typeof en = {
   nav: {
@@ -13,6 +14,7 @@ export const zh: typeof en = {
     workloads: "工作负载",
     decisions: "决策",
     approvals: "审批",
+    replay: "回放实验室",
     cost: "成本",
     budgets: "预算",
     reconciliation: "账单对账",
@@ -813,4 +815,5 @@ export const zh: typeof en = {
   capacity,
   market,
   bills,
+  replay,
 };

@@ -41,6 +41,7 @@ export const cost = schema({
 });
 export const RECONCILIATION_TABS = ["days", "pairs", "bill", "ledger", "files"] as const;
 export const reconciliation = schema({ window: oneOf(WINDOWS), tab: oneOf(RECONCILIATION_TABS) });
+export const replay = schema({ id: text(64), workload: text(64), cursor });
 export const webhooks = schema({ id: text(), cursor });
 export const alerts = schema({ show: oneOf(["open", "all"]), cursor });
 export const settings = schema({ tab: oneOf(SETTINGS_TABS), cursor });

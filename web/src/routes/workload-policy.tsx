@@ -18,6 +18,7 @@ import { ask, tell, tellProblem } from "../components/ask";
 import { ModeBadge } from "../components/badge";
 import { Panel } from "../components/page";
 import { Diff, Editor, Findings } from "../components/policy-editor";
+import { ReplayGate } from "../components/replay-gate";
 import { BlockSkeleton, Empty, Gate, useProblemText } from "../components/state";
 import { useFormat } from "../lib/format";
 import { useActorName } from "./actor";
@@ -34,6 +35,7 @@ function PolicyEditor({ workload, current }: { workload: Workload; current: Poli
   const [draft, setDraft] = useState(current?.document ?? "");
   const [busy, setBusy] = useState(false);
   const [conflict, setConflict] = useState(false);
+  const [gated, setGated] = useState("");
   const [compare, setCompare] = useState<PolicyVersion | null>(null);
   const [settled] = useDebouncedValue(draft, 400);
   const who = useActorName();
@@ -66,11 +68,12 @@ function PolicyEditor({ workload, current }: { workload: Workload; current: Poli
     });
   };
 
-  const save = async () => {
+  const save = async (override?: string) => {
     setBusy(true);
     setConflict(false);
+    setGated("");
     try {
-      const saved = await savePolicy(workload.id, draft, base?.version ?? 0);
+      const saved = await savePolicy(workload.id, draft, base?.version ?? 0, override);
       setBase(saved);
       setDraft(saved.document);
       tell(t("policy.saved", { version: saved.version }));
@@ -79,7 +82,9 @@ function PolicyEditor({ workload, current }: { workload: Workload; current: Poli
         queries.invalidateQueries({ queryKey: ["workloads"] }),
       ]);
     } catch (error) {
-      if (isProblem(error, 409) || isProblem(error, 412)) {
+      if (error instanceof Problem && error.fields.some((x) => x.field === "replay_override")) {
+        setGated(draft);
+      } else if (isProblem(error, 409) || isProblem(error, 412)) {
         setConflict(true);
         void queries.invalidateQueries({ queryKey: ["policies"] });
       } else {
@@ -160,6 +165,9 @@ function PolicyEditor({ workload, current }: { workload: Workload; current: Poli
                   </Group>
                 </Stack>
               </Alert>
+            )}
+            {gated !== "" && gated === draft && (
+              <ReplayGate workload={workload.id} busy={busy} onSave={(reason) => void save(reason)} />
             )}
             <Editor
               value={draft}
