@@ -109,18 +109,20 @@ func TestKarpenterSteered(t *testing.T) {
 		t.Logf("KARPENTER after kill -9 in the middle of a plan: %d actions answered from the journal, %d pods run", len(out), n)
 	})
 	step("Spot dries up: on demand instead, and what runs stays", func(t *testing.T) {
-		before := l.names2(t)
+		before, placed := l.names2(t), map[string]bool{}
+		for _, node := range l.placed(t) {
+			placed[node] = true
+		}
 		out := dry{CapacityType: "spot"}
 		l.dryUp(t, out)
 		l.scale(t, "w-p000", 30)
 		n += 6
 		begin := time.Now()
-		l.applied(t, l.carryOut(t, l.plan(t, out)))
-		l.allRun(t, 2*time.Minute, n)
+		l.converge(t, 2*time.Minute, n, out)
 		t.Logf("KARPENTER Spot dried up: %d pods run %.1f s after", n, time.Since(begin).Seconds())
 		for name := range before {
-			if !l.names2(t)[name] {
-				t.Errorf("machine %s went", name)
+			if !l.names2(t)[name] && placed[name] {
+				t.Errorf("machine %s went with its pods", name)
 			}
 		}
 		l.dryUp(t)
@@ -157,10 +159,15 @@ func TestKarpenterSteered(t *testing.T) {
 		t.Logf("KARPENTER zone %s with %d machines taken away: all %d pods run elsewhere %.1f s after, no PDB broken", zone, taken, n, time.Since(begin).Seconds())
 		l.dryUp(t)
 	})
-	step("machines are given up only when it saves more than the moves cost", func(t *testing.T) {
-		l.scale(t, "w-p000", 10)
-		n -= 20
-		l.allRun(t, time.Minute, n)
+	step("back to Spot, but only when it saves more than the moves cost", func(t *testing.T) {
+		l.emptyGo(t)
+		out := dry{CapacityType: "spot"}
+		l.dryUp(t, out)
+		l.scale(t, "w-p000", 36)
+		n += 6
+		l.converge(t, 2*time.Minute, n, out)
+		l.dryUp(t) // Spot is back
+		l.emptyGo(t)
 		before, machines := l.cost(t)
 		l.moveCost = "1000"
 		l.applied(t, l.carryOut(t, l.plan(t)))
@@ -169,11 +176,24 @@ func TestKarpenterSteered(t *testing.T) {
 		}
 		l.moveCost = ""
 		l.applied(t, l.carryOut(t, l.plan(t)))
-		within(t, 2*time.Minute, "cheaper", func() (bool, string) {
+		open := l.opened(t)
+		if open == nil {
+			t.Fatalf("no pool is open for consolidation at $%.2f/h", before)
+		}
+		broken := ""
+		within(t, 2*time.Minute, fmt.Sprintf("cheaper, %v open", open), func() (bool, string) {
+			if b := l.pdbBroken(t); b != "" {
+				broken = b
+			}
 			cost, left := l.cost(t)
 			running, _ := l.running(t)
-			return cost < before && running == n, fmt.Sprintf("$%.2f/h on %d machines, before $%.2f/h on %d, %d of %d pods run", cost, left, before, machines, running, n)
+			return cost < before-0.1 && running == n, fmt.Sprintf("$%.2f/h on %d machines, before $%.2f/h on %d, %d of %d pods run", cost, left, before, machines, running, n)
 		})
+		if broken != "" {
+			t.Errorf("a PDB was broken: %s", broken)
+		}
+		cost, _ := l.cost(t)
+		t.Logf("KARPENTER back to Spot: $%.2f/h after $%.2f/h, no PDB broken", cost, before)
 	})
 	step("a pool edited by hand is left to whoever edited it, and both are named", func(t *testing.T) {
 		name := l.names(t, nodePools)[0]
@@ -229,6 +249,36 @@ func TestKarpenterSteered(t *testing.T) {
 		})
 		t.Logf("KARPENTER uninstalled: %d machines and %d pods as before after 45 s", len(machines), len(placed))
 	})
+}
+
+// emptyGo waits until machines without pods are gone.
+func (l *karpenterLab) emptyGo(t *testing.T) {
+	t.Helper()
+	within(t, 2*time.Minute, "empty machines go", func() (bool, string) {
+		busy := map[string]bool{}
+		for _, node := range l.placed(t) {
+			busy[node] = true
+		}
+		return len(l.nodes(t)) <= len(busy), fmt.Sprintf("%d machines, %d with pods", len(l.nodes(t)), len(busy))
+	})
+}
+
+// converge plans again every eight seconds, as the service would, until all
+// pods run.
+func (l *karpenterLab) converge(t *testing.T, d time.Duration, n int, out ...dry) {
+	t.Helper()
+	for begin := time.Now(); ; {
+		l.applied(t, l.carryOut(t, l.plan(t, out...)))
+		for look := time.Now(); time.Since(look) < 8*time.Second; time.Sleep(200 * time.Millisecond) {
+			if running, all := l.running(t); running == n && all == n {
+				return
+			}
+		}
+		if time.Since(begin) > d {
+			running, _ := l.running(t)
+			t.Fatalf("not within %s: %d of %d pods run", d, running, n)
+		}
+	}
 }
 
 // applied fails for each action that was not carried out.

@@ -81,7 +81,7 @@ func TestTwoPodsWithOneGPUGetTwoSmallMachinesNotOneLarge(t *testing.T) {
 	}
 }
 
-func TestSpotZonesArePoolsOfTheirOwnAndReservationsComeFirst(t *testing.T) {
+func TestReservationsComeFirst(t *testing.T) {
 	t.Parallel()
 	offs := market()
 	reserved := offering("g1", "a", fleet.PurchaseReserved, 0.01, 4000, 16000, 1, "A10")
@@ -220,5 +220,36 @@ func TestStockThatIsGoneIsNotPlannedWithWhateverPoolItsMachinesAreIn(t *testing.
 		if n.Why == "plan" && n.Requirements[0].Values[0] == "spot" {
 			t.Errorf("%+v", n)
 		}
+	}
+}
+
+func TestZonesOfSpotAreOnePoolUnlessSharesAreLimited(t *testing.T) {
+	t.Parallel()
+	for byZone, want := range map[bool][]string{false: {"a", "b"}, true: {"a"}} {
+		p, _ := compose(t, gpuPods(2, true), market(), karpenter.Input{}, karpenter.Settings{TaintGPUs: true, SpotByZone: byZone})
+		if got := p.Pools[0].Requirements[3].Values; !slices.Equal(got, want) || *p.Pools[0].Nodes != 2 {
+			t.Errorf("by zone %v: zones %v, want %v", byZone, got, want)
+		}
+	}
+}
+
+// What the plan ends still counts against the limits of its pool, and its pods have room elsewhere.
+func TestPodsOfMachinesThatEndGetRoom(t *testing.T) {
+	t.Parallel()
+	offs := market()
+	p, err := karpenter.Compose(karpenter.Input{Pods: gpuPods(1, true), Offerings: offs, New: []packing.Node{{Offering: 1, Pods: []int{0}}},
+		Running: []karpenter.Machine{{Name: "n", Pool: "plimsoll-g1-od", Offering: 0, Pods: []int{0}, Ends: true}}, Open: []string{"plimsoll-g1-od"}}, karpenter.Settings{TaintGPUs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := map[string]karpenter.NodePool{}
+	for _, n := range p.Pools {
+		byName[n.Name] = n
+	}
+	if n := byName["plimsoll-g1-spot"]; n.Nodes == nil || *n.Nodes != 1 {
+		t.Errorf("no room for the pod: %+v", p.Pools)
+	}
+	if n := byName["plimsoll-g1-od"]; *n.Nodes != 1 || n.Consolidate != 1 {
+		t.Errorf("%+v", n)
 	}
 }

@@ -38,6 +38,7 @@ const (
 	alternativesPerShape = 2
 	maxOverlays          = 400
 	maxValues            = 400 // instance types of one requirement
+	spotSpread           = 125 // per cent of the price of a zone of Spot that another may cost and be the same pool
 	firstWeight          = 99
 	spareWeight          = 3 // of pools that only keep what runs
 	smallWeight          = 2 // of the pool of machines with one GPU for what does not fit the plan
@@ -50,6 +51,7 @@ const (
 type Settings struct {
 	Class          Class
 	ReservationKey string // node label of the reservation; empty: reserved offerings are left to Karpenter
+	SpotByZone     bool   // each zone of Spot is a pool, as the packing has it: where shares of pools are limited
 	TaintGPUs      bool   // pods without GPUs stay off machines with GPUs
 	MaxNodes       int64  // of the pool for what does not fit the plan; 0: no limit
 	Rounds         int    // of search; 0: 4000. Bounded by the size of the problem too
@@ -69,6 +71,7 @@ type Machine struct {
 	Pool     string // NodePool
 	Offering int    // index into the offerings
 	Pods     []int  // indices into the pods
+	Ends     bool   // the plan ends it: its pods need room elsewhere
 }
 
 // Input is what Compose works on. Pods on no machine are pending.
@@ -182,19 +185,20 @@ func (in *Input) validate() error {
 // group is a NodePool in the making: offerings that are one to the plan.
 type group struct {
 	name  string
-	offs  []int // ascending; the first one stands for all
+	offs  []int // the first one stands for all
 	count int   // new machines that the packing wants
 	runs  int64 // machines that run
 }
 
-// group makes a pool for each offering that is bought or runs. On-demand prices are regional, so zones of one price are one pool;
-// Spot and reservations are a pool each.
+// group makes a pool for each offering that is bought or runs. Zones of one price on demand, and zones of Spot that cost at most a quarter
+// more, are one pool: where one of them has run out Karpenter's claim takes another, without waiting for the next plan. A reservation is
+// a pool of its own, and so is a zone of Spot with SpotByZone.
 func (in *Input) group(s Settings) []*group {
 	by := map[string]*group{}
 	get := func(j int) *group {
-		name := poolName(&in.Offerings[j])
+		name := poolName(&in.Offerings[j], s)
 		if by[name] == nil {
-			by[name] = &group{name: name, offs: in.same(j)}
+			by[name] = &group{name: name, offs: in.same(j, s)}
 		}
 		return by[name]
 	}
@@ -207,7 +211,7 @@ func (in *Input) group(s Settings) []*group {
 	for _, m := range in.Running {
 		if g := by[m.Pool]; g != nil {
 			g.runs++
-		} else if m.Pool == poolName(&in.Offerings[m.Offering]) {
+		} else if m.Pool == poolName(&in.Offerings[m.Offering], s) {
 			get(m.Offering).runs++
 		}
 	}
@@ -313,29 +317,43 @@ func (in *Input) runs(j int) int64 {
 	return n
 }
 
-// same are the offerings that are one pool with j, j included.
-func (in *Input) same(j int) []int {
+// same are the offerings that are one pool with j, j included, those to be had first, then by price.
+func (in *Input) same(j int, s Settings) []int {
 	o := &in.Offerings[j]
 	out := []int{j}
-	if o.Purchase != fleet.PurchaseOnDemand {
+	if o.Purchase == fleet.PurchaseReserved || o.Purchase == fleet.PurchaseSpot && s.SpotByZone {
 		return out
 	}
 	for k := range in.Offerings {
 		p := &in.Offerings[k]
-		if k != j && p.InstanceType == o.InstanceType && p.Cloud == o.Cloud && p.Region == o.Region && p.Purchase == o.Purchase && in.usable(k) && in.price(k) == in.price(j) {
+		if k == j || p.InstanceType != o.InstanceType || p.Cloud != o.Cloud || p.Region != o.Region || p.Purchase != o.Purchase || !in.usable(k) {
+			continue
+		}
+		if o.Purchase == fleet.PurchaseSpot && in.price(k) <= in.price(j).MulDiv(spotSpread, 100) || in.price(k) == in.price(j) {
 			out = append(out, k)
 		}
 	}
-	slices.Sort(out)
+	slices.SortFunc(out, func(a, b int) int {
+		ua, ub := 1, 1
+		if in.usable(a) {
+			ua = 0
+		}
+		if in.usable(b) {
+			ub = 0
+		}
+		return cmp.Or(cmp.Compare(ua, ub), cmp.Compare(in.price(a), in.price(b)), cmp.Compare(a, b))
+	})
 	return out
 }
 
 // poolName is the same for the same offering for ever: pools own machines.
-func poolName(o *packing.Offering) string {
+func poolName(o *packing.Offering, s Settings) string {
 	how, which := "od", ""
 	switch o.Purchase {
 	case fleet.PurchaseSpot:
-		how, which = "spot", o.Zone
+		if how = "spot"; s.SpotByZone {
+			which = o.Zone
+		}
 	case fleet.PurchaseReserved:
 		how, which = "rsv", o.Zone+"/"+o.ReservationID
 	default:

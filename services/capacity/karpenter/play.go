@@ -44,6 +44,9 @@ func newStage(in *Input, s Settings, pools []*group) *stage {
 	st := &stage{in: in, s: s, pools: pools}
 	on := make([]bool, len(in.Pods))
 	for _, m := range in.Running {
+		if m.Ends {
+			continue
+		}
 		r := empty(&in.Offerings[m.Offering], m.Offering)
 		for _, i := range m.Pods {
 			on[i] = true

@@ -193,6 +193,7 @@ func karpenterPack(in *karpenter.Input, moving fleet.Money, opts packing.Options
 		if stays[k] || len(m.Pods) == 0 {
 			continue
 		}
+		in.Running[k].Ends = true
 		if at := slices.Index(in.Open, m.Pool); at >= 0 {
 			in.Shares[at]++
 		} else {
