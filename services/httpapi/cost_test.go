@@ -81,6 +81,9 @@ func (b *books) day(day, kind, resource, purchase, workload, namespace, team, am
 	}
 	b.exec(`INSERT INTO cost_day (tenant_id, cluster_id, day, kind, resource, purchase, workload_id, namespace, team, amount_nano, quantity, unpriced, measured, used)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::float8, 0, $11::float8, $11::float8 / 2)`, b.tenant.ID, b.cluster, day, kind, resource, purchase, workload, namespace, team, m, quantity)
+	b.exec(`INSERT INTO cost_hour_line (tenant_id, cluster_id, hour, kind, resource, purchase, workload_id, namespace, team, amount_nano, quantity, unpriced, measured, used)
+VALUES ($1, $2, $3::timestamptz + interval '6 hours', $4, $5, $6, $7, $8, $9, $10, $11::float8, 0, $11::float8, $11::float8 / 2)`,
+		b.tenant.ID, b.cluster, day+"T00:00Z", kind, resource, purchase, workload, namespace, team, m, quantity)
 }
 
 func (b *books) get(path string) answer { b.t.Helper(); return b.with(b.viewer, "GET", path, nil) }
