@@ -109,7 +109,7 @@ func (k *Karpenter) Prepare(ctx context.Context, all []*agentv1.CapacityAction, 
 		if now != nil {
 			continue
 		}
-		want, err := k.desired(x, nil)
+		want, err := k.desired(x)
 		if err != nil {
 			return err
 		}
@@ -168,7 +168,7 @@ func (k *Karpenter) Read(ctx context.Context, x *agentv1.CapacityAction) (Object
 	if u == nil {
 		return o, nil
 	}
-	want, err := k.desired(x, u)
+	want, err := k.desired(x)
 	if err != nil {
 		return Object{}, err
 	}
@@ -196,7 +196,7 @@ func (k *Karpenter) Put(ctx context.Context, x *agentv1.CapacityAction, from Obj
 	case x.GetAbsent():
 		return Object{}, k.remove(ctx, r, key, name, now)
 	}
-	want, err := k.desired(x, now)
+	want, err := k.desired(x)
 	if err != nil {
 		return Object{}, err
 	}
@@ -345,7 +345,7 @@ func (k *Karpenter) ours(key string, now *unstructured.Unstructured) bool {
 }
 
 // desired is the object of an action without its metadata. Of a pool that is not of our making, node class and taints are left alone.
-func (k *Karpenter) desired(x *agentv1.CapacityAction, now *unstructured.Unstructured) (map[string]any, error) {
+func (k *Karpenter) desired(x *agentv1.CapacityAction) (map[string]any, error) {
 	if o := x.GetNodeOverlay(); o != nil {
 		if !x.GetAbsent() && (o.GetHourNano() <= 0 || o.GetWeight() < 1) {
 			return nil, fmt.Errorf("%s: neither price nor weight may be zero", capacityKey(x))

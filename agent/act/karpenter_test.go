@@ -54,7 +54,7 @@ func answer(rw http.ResponseWriter, code int, v any) {
 }
 
 func refuse(rw http.ResponseWriter, code int, reason metav1.StatusReason, causes ...metav1.StatusCause) {
-	answer(rw, code, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: reason, Code: int32(code), //nolint:gosec // an HTTP status
+	answer(rw, code, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: reason, Code: int32(code),
 		Message: string(reason), Details: &metav1.StatusDetails{Causes: causes}})
 }
 
@@ -197,7 +197,7 @@ func (w *karpenterWorld) edit(pool, manager string, field string, v any) {
 	_ = unstructured.SetNestedField(u.Object, v, strings.Split(field, ".")...)
 	w.holders[key][field] = manager
 	now := metav1.Now()
-	u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: manager, Time: &now, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}}})
+	u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: manager, Time: &now, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)}})
 	w.put(key, u, true)
 }
 

@@ -66,7 +66,7 @@ func (k *Karpenter) Conflicts(ctx context.Context) ([]*WritersError, error) {
 		if x == nil || u == nil {
 			continue
 		}
-		want, err := k.desired(x, u)
+		want, err := k.desired(x)
 		if err != nil {
 			return out, err
 		}
@@ -84,7 +84,7 @@ func lastWriters(u *unstructured.Unstructured) []string {
 	var who string
 	var last metav1.Time
 	for _, m := range u.GetManagedFields() {
-		if m.Manager == FieldManager || m.Subresource != "" || m.Time == nil || m.FieldsV1 == nil || !strings.Contains(string(m.FieldsV1.Raw), `"f:spec"`) {
+		if m.Manager == FieldManager || m.Subresource != "" || m.Time == nil || m.FieldsV1 == nil || !strings.Contains(m.FieldsV1.GetRawString(), `"f:spec"`) {
 			continue
 		}
 		if who == "" || last.Before(m.Time) {

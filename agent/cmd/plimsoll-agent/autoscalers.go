@@ -160,13 +160,14 @@ func handBack(ctx context.Context, cfg Config, log *slog.Logger) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, handBackTime)
 	defer cancel()
-	n := 0
 	if cfg.Autoscalers.HPA.Mode == hpaBounds || !cfg.Autoscalers.Karpenter.Enabled {
+		var n int
 		n, err = act.NewHPA(client.AutoscalingV2(), nil, 0).HandBack(ctx, cfg.Namespaces.Include)
 		log.Info("handed back", "horizontal_pod_autoscalers", n)
 	}
 	k, kerr := provisioner(cfg, rc)
 	if k != nil {
+		var n int
 		n, kerr = k.HandBack(ctx)
 		log.Info("handed back", "nodepools_and_nodeoverlays", n)
 	}

@@ -196,7 +196,7 @@ func search(in *Input, s Settings, pools []*group) (best, plain outcome, rounds 
 	}
 	step := len(st.pending) * (len(in.New) + len(st.rooms) + len(pools) + 1)
 	rounds = min(s.Rounds, max(maxSteps/step, 1))
-	rnd := rand.New(rand.NewPCG(1, uint64(len(st.pending)))) //nolint:gosec // a search, not a secret
+	rnd := rand.New(rand.NewPCG(1, uint64(len(st.pending))))
 	now := best.cost
 	for r := range rounds {
 		o, l := slices.Clone(order), slices.Clone(limits)
