@@ -1,5 +1,5 @@
 // The capacity tabs of a cluster's page: nodes and pools, pods that wait, the plan, and who else writes.
-import { SimpleGrid, Stack, Text } from "@mantine/core";
+import { Stack, Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
@@ -152,12 +152,10 @@ export function PlanTab({ cluster }: { cluster: string }) {
             <AsOf at={plan.at} />
             <PlanCosts plan={plan} />
             <PlanDiff plan={plan} />
-            <SimpleGrid cols={{ base: 1, xl: 2 }}>
-              <Panel title={t("capacity.plan.options")} flush>
-                <OptionTable plan={plan} />
-              </Panel>
-              <History cluster={cluster} />
-            </SimpleGrid>
+            <Panel title={t("capacity.plan.options")} flush>
+              <OptionTable plan={plan} />
+            </Panel>
+            <History cluster={cluster} />
           </Stack>
         )
       }

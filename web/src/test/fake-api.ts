@@ -17,6 +17,7 @@ import type {
 } from "../api/wire";
 import * as make from "./factories.ts";
 import * as bill from "./factories-bills.ts";
+import * as capacity from "./factories-capacity.ts";
 import { FakeMarket } from "./fake-market.ts";
 
 export interface FakeRequest {
@@ -668,6 +669,19 @@ export class FakeApi {
           helm_command: `helm upgrade --install plimsoll-agent deploy/helm/plimsoll-agent --namespace plimsoll --create-namespace --set endpoint=http://127.0.0.1:8080 --set clusterName=${this.clusters.find((c) => c.id === p.id)?.name} --set enrolment.token=fake-token-for-development-only`,
         }),
     ],
+    ["GET", "/clusters/{id}/capacity-map", (_, p) => ok(this.planned(p.id) ? capacity.aCapacityMap() : { at: null })],
+    [
+      "GET",
+      "/clusters/{id}/capacity-plan",
+      (_, p) => ok({ plan: this.planned(p.id) ? capacity.aCapacityPlan() : null }),
+    ],
+    ["GET", "/clusters/{id}/capacity-plans", (_, p) => ok(this.planned(p.id) ? capacity.capacityPlans() : list([]))],
+    ["GET", "/clusters/{id}/pending-pods", (_, p) => ok(this.planned(p.id) ? capacity.pendingPods() : { at: null })],
+    [
+      "GET",
+      "/clusters/{id}/conflicts",
+      (_, p) => ok(this.planned(p.id) ? capacity.conflicts(make.uuid(5, 1)) : list([])),
+    ],
     ["GET", "/clusters/{id}/nodes", (r, p) => ok(page(p.id === make.uuid(3, 4) ? [] : this.nodes, r.query))],
     [
       "GET",
@@ -999,6 +1013,11 @@ export class FakeApi {
       },
     ],
   ];
+
+  /** Whether a cluster has a capacity plan: the fourth never reported. */
+  private planned(cluster: string | undefined): boolean {
+    return cluster !== make.uuid(3, 4);
+  }
 
   private one<T extends { id: string }>(items: T[], id: string | undefined): FakeAnswer {
     const item = items.find((i) => i.id === id);

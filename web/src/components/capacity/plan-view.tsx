@@ -7,7 +7,7 @@ import { useFormat } from "../../lib/format";
 import { addMoney, moneyNumber, negateMoney } from "../../lib/money";
 import { PurchaseBadge } from "../badge";
 import { OfferingName, Price } from "../offering";
-import { Panel, Stat } from "../page";
+import { Hint, Panel, Stat } from "../page";
 import { Empty } from "../state";
 import { type Column, DataTable } from "../table";
 import { heldText, offeringText, optionText, reasonText, stepText, whyNotText } from "./words";
@@ -47,7 +47,13 @@ export function PlanCosts({ plan }: { plan: CapacityPlan }) {
         label={t("capacity.plan.anew")}
         hint={t("capacity.plan.anewHint")}
         value={plan.anew ? t("common.perHour", { value: f.money(plan.anew) }) : "–"}
-        detail={plan.anewGap === null ? undefined : t("capacity.plan.gap", { share: f.percent(plan.anewGap, 1) })}
+        detail={
+          plan.anewGap === null
+            ? undefined
+            : plan.anewGap < 0.0005
+              ? t("capacity.plan.least")
+              : t("capacity.plan.gap", { share: f.percent(plan.anewGap, 1) })
+        }
       />
     </SimpleGrid>
   );
@@ -132,7 +138,8 @@ function AddRow({ group }: { group: PlannedGroup }) {
             <Price value={group.price} strong />
             <Text size="xs" c="dimmed">
               {t("capacity.plan.ready")}{" "}
-              {group.expectedSeconds > 0 ? f.duration(group.expectedSeconds) : t("capacity.pending.unknown")}
+              {group.expectedSeconds > 0 ? f.duration(group.expectedSeconds) : t("capacity.pending.unknown")}{" "}
+              <Hint text={t("capacity.plan.readyHint")} />
             </Text>
           </div>
         </Group>
@@ -229,7 +236,7 @@ export function OptionTable({ plan }: { plan: CapacityPlan }) {
   const f = useFormat();
   type Option = CapacityPlan["considered"][number];
   const columns: Column<Option>[] = [
-    { key: "name", header: t("capacity.plan.options"), render: (o) => optionText(t, o.name) },
+    { key: "name", header: t("common.name"), render: (o) => optionText(t, o.name) },
     { key: "cost", header: t("capacity.plan.optionCost"), align: "right", render: (o) => <Price value={o.cost} /> },
     { key: "moved", header: t("capacity.plan.optionMoved"), align: "right", render: (o) => f.integer(o.moved) },
     { key: "left", header: t("capacity.plan.optionLeft"), align: "right", render: (o) => f.integer(o.left) },
