@@ -216,7 +216,7 @@ func (d *planner) notes() {
 func (d *planner) cheapest(h *host) *Alternative {
 	for _, c := range d.byWeight {
 		k := &d.kinds[c]
-		if !k.known || k.offering == h.offering || d.holdsAll(c, h.pods) != "" {
+		if !k.known || k.offering == h.offering || h.same(k) && k.weighed >= h.weighed || d.holdsAll(c, h.pods) != "" {
 			continue
 		}
 		a := Alternative{Offering: k.offering, Price: &k.price, Weighed: &k.weighed, WhyNot: d.buyable(c)}
@@ -324,7 +324,7 @@ func (d *planner) gpus() {
 	}
 	var free, useless int64
 	for _, h := range d.hosts {
-		if h.gone || !h.open || h.isNew() {
+		if !h.open && !h.gone || h.isNew() {
 			continue
 		}
 		var n int64
