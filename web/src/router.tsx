@@ -97,6 +97,24 @@ const costRoute = createRoute({
   validateSearch: search.cost,
   component: lazyRouteComponent(() => import("./routes/cost"), "CostPage"),
 });
+const savingsRoute = createRoute({
+  getParentRoute: parent,
+  path: "/savings",
+  validateSearch: search.savings,
+  component: lazyRouteComponent(() => import("./routes/savings"), "SavingsPage"),
+});
+const unitsRoute = createRoute({
+  getParentRoute: parent,
+  path: "/units",
+  validateSearch: search.units,
+  component: lazyRouteComponent(() => import("./routes/units"), "UnitsPage"),
+});
+const statementsRoute = createRoute({
+  getParentRoute: parent,
+  path: "/statements",
+  validateSearch: search.statements,
+  component: lazyRouteComponent(() => import("./routes/statements"), "StatementsPage"),
+});
 const budgetsRoute = createRoute({
   getParentRoute: parent,
   path: "/budgets",
@@ -169,6 +187,9 @@ const routeTree = rootRoute.addChildren([
     approvalsRoute,
     replayRoute,
     costRoute,
+    savingsRoute,
+    unitsRoute,
+    statementsRoute,
     budgetsRoute,
     reconciliationRoute,
     webhooksRoute,

@@ -1,5 +1,6 @@
 import { bills } from "./bills.en";
 import { capacity } from "./capacity.en";
+import { finops } from "./finops.en";
 import { market } from "./market.en";
 import { replay } from "./replay.en";
 
@@ -16,6 +17,9 @@ export const en = {
     approvals: "Approvals",
     replay: "Replay lab",
     cost: "Cost",
+    savings: "Savings",
+    units: "Unit economics",
+    statements: "Statements",
     budgets: "Budgets",
     reconciliation: "Reconciliation",
     catalogue: "Catalogue",
@@ -800,7 +804,7 @@ export const en = {
   },
   settings: {
     title: "Settings",
-    tabs: { keys: "API keys", members: "Members", audit: "Audit log" },
+    tabs: { keys: "API keys", members: "Members", audit: "Audit log", calendar: "Calendar and sharing" },
     keysEmpty: "No API keys yet",
     keysEmptyText: "A key lets a program use the REST API with a role of its own.",
     addKey: "New API key",
@@ -848,5 +852,6 @@ export const en = {
   capacity,
   market,
   bills,
+  finops,
   replay,
 };

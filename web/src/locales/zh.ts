@@ -1,6 +1,7 @@
 import { bills } from "./bills.zh";
 import { capacity } from "./capacity.zh";
 import type { en } from "./en";
+import { finops } from "./finops.zh";
 import { market } from "./market.zh";
 import { replay } from "./replay.zh";
 
@@ -16,6 +17,9 @@ export const zh: typeof en = {
     approvals: "审批",
     replay: "回放实验室",
     cost: "成本",
+    savings: "节省",
+    units: "单位成本",
+    statements: "对账单",
     budgets: "预算",
     reconciliation: "账单对账",
     catalogue: "机型目录",
@@ -767,7 +771,7 @@ export const zh: typeof en = {
   },
   settings: {
     title: "设置",
-    tabs: { keys: "API 密钥", members: "成员", audit: "审计日志" },
+    tabs: { keys: "API 密钥", members: "成员", audit: "审计日志", calendar: "日历与分摊" },
     keysEmpty: "还没有 API 密钥",
     keysEmptyText: "密钥让程序以自己的角色使用 REST API。",
     addKey: "新建 API 密钥",
@@ -815,5 +819,6 @@ export const zh: typeof en = {
   capacity,
   market,
   bills,
+  finops,
   replay,
 };

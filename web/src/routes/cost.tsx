@@ -7,6 +7,7 @@ import { useTranslation } from "react-i18next";
 import { clusterQuery } from "../api/clusters";
 import {
   AGGREGATES,
+  type Aggregate,
   type Allocation,
   type Allocations,
   allocationsQuery,
@@ -20,6 +21,9 @@ import { AllocationTable, DRILL, useGroupName } from "../components/allocation-t
 import { Chart, Legend } from "../components/chart/chart";
 import { type ChartColors, useChartColors } from "../components/chart/colors";
 import type { Line } from "../components/chart/model";
+import { ComparePanel } from "../components/cost/compare";
+import { HoursPanel, TraceDrawer } from "../components/cost/trace";
+import { Treemap } from "../components/cost/treemap";
 import { Hint, PageHead, Panel, Stat } from "../components/page";
 import { RangePicker } from "../components/range-picker";
 import { BlockSkeleton, CardSkeleton, Empty, Gate, StaleNote, TableSkeleton } from "../components/state";
@@ -28,7 +32,7 @@ import { useFormat } from "../lib/format";
 import { moneyDecimal, moneyNumber, moneyRatio, sumMoney } from "../lib/money";
 import { startOfDay, startOfMonth } from "../lib/time";
 import { useMe } from "./me";
-import { WINDOWS, type Window } from "./search";
+import { COST_VIEWS, WINDOWS, type Window } from "./search";
 
 const FROM = "/signed-in/cost";
 const DAYS = { d7: 7, d14: 14, d30: 30 } as const;
@@ -109,6 +113,43 @@ function SeriesPanel({ filter, query }: { filter: CostFilter; query: UseQueryRes
   );
 }
 
+/** Areas in proportion to cost. */
+function TreePanel({
+  data,
+  aggregate,
+  drill,
+}: {
+  data: Allocations;
+  aggregate: Aggregate;
+  drill: (row: Allocation) => void;
+}) {
+  const { t } = useTranslation();
+  const f = useFormat();
+  const colors = useChartColors();
+  const name = useGroupName(aggregate);
+  let index = 0;
+  const tiles = data.items.map((a) => ({
+    key: `${a.kind}/${a.key}`,
+    name: name(a),
+    value: moneyNumber(a.amount),
+    text: f.money(a.amount),
+    color: colorOf(a.kind, a.kind === "workload" || a.kind === "all" ? index++ : 0, colors),
+    onOpen: canOpen(aggregate, a) ? () => drill(a) : undefined,
+  }));
+  return (
+    <Panel title={t("finops.view.tree")}>
+      <Treemap tiles={tiles} label={t("finops.view.tree")} />
+    </Panel>
+  );
+}
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f-]{27}$/;
+
+function canOpen(aggregate: Aggregate, a: Allocation): boolean {
+  if (a.key === "" || a.key === "other" || (a.kind !== "workload" && a.kind !== "all")) return false;
+  return DRILL[aggregate] !== undefined || (aggregate === "workload" && UUID.test(a.key));
+}
+
 /** How many days of the window cost anything: before the first report there is nothing to take a mean of. */
 export function daysWithCost(series: readonly CostSeries[]): number {
   const days = new Set<number>();
@@ -165,12 +206,13 @@ export function CostPage() {
   const aggregate = search.by ?? "team";
   const window = search.window ?? "d30";
   const idle = search.idle ?? "separate";
-  const { cluster, namespace, team } = search;
+  const view = search.view ?? "series";
+  const { cluster, namespace, team, workload, hour } = search;
   const name = useGroupName(aggregate);
   const day = startOfDay(me.dataNow, "UTC").getTime();
   const filter = useMemo<CostFilter>(
-    () => ({ ...windowOf(window, new Date(day)), aggregate, idle, cluster, namespace, team }),
-    [window, day, aggregate, idle, cluster, namespace, team],
+    () => ({ ...windowOf(window, new Date(day)), aggregate, idle, cluster, namespace, team, workload }),
+    [window, day, aggregate, idle, cluster, namespace, team, workload],
   );
   const scoped = useQuery({ ...clusterQuery(cluster ?? ""), enabled: cluster !== undefined });
   const query = useQuery(allocationsQuery(filter));
@@ -185,11 +227,17 @@ export function CostPage() {
     },
     { field: "namespace" as const, value: namespace, label: namespace },
     { field: "team" as const, value: team, label: team },
+    {
+      field: "workload" as const,
+      value: workload,
+      label: query.data?.items.find((a) => a.key === workload)?.name ?? workload,
+    },
   ].filter((s) => s.value);
 
   const drill = (row: Allocation) => {
     const step = DRILL[aggregate];
     if (step) change({ [step.field]: row.key, by: step.next });
+    else if (aggregate === "workload" && UUID.test(row.key)) change({ workload: row.key });
   };
   const csv = (data: Allocations) =>
     download(
@@ -245,11 +293,25 @@ export function CostPage() {
               onChange={(value) => change({ by: AGGREGATES.find((a) => a === value) })}
             />
             {scopes.map((s) => (
-              <Pill key={s.field} size="md" withRemoveButton onRemove={() => change({ [s.field]: undefined })}>
+              <Pill
+                key={s.field}
+                size="md"
+                withRemoveButton
+                onRemove={() =>
+                  change({ [s.field]: undefined, ...(s.field === "workload" ? { hour: undefined } : {}) })
+                }
+              >
                 {t(`cost.aggregate.${s.field}`)}: {s.label}
               </Pill>
             ))}
           </Group>
+          <SegmentedControl
+            size="xs"
+            aria-label={t("finops.view.label")}
+            value={view}
+            onChange={(value) => change({ view: COST_VIEWS.find((v) => v === value) })}
+            data={COST_VIEWS.map((v) => ({ value: v, label: t(`finops.view.${v}`) }))}
+          />
           <Group gap={8}>
             <Text size="sm" c="dimmed">
               {t("cost.idleLabel")} <Hint text={t("cost.idleHint")} />
@@ -290,7 +352,20 @@ export function CostPage() {
                 <StaleNote>{t("cost.unpriced", { share: f.percent(data.unpricedShare) })}</StaleNote>
               )}
               <Totals data={data} days={daysWithCost(series.data ?? [])} />
-              <SeriesPanel filter={filter} query={series} />
+              {view === "series" && <SeriesPanel filter={filter} query={series} />}
+              {view === "tree" && <TreePanel data={data} aggregate={aggregate} drill={drill} />}
+              {view === "compare" && <ComparePanel filter={filter} />}
+              {workload && (
+                <HoursPanel
+                  workload={workload}
+                  from={filter.from}
+                  to={filter.to}
+                  onOpen={(next) => change({ hour: next })}
+                />
+              )}
+              {workload && hour && (
+                <TraceDrawer workload={workload} hour={hour} onClose={() => change({ hour: undefined })} />
+              )}
               <Panel
                 flush
                 title={t("cost.table")}

@@ -3,6 +3,7 @@
 import { PURCHASES } from "../api/clusters";
 import { AGGREGATES, IDLES } from "../api/cost";
 import { DECISION_STATES, OUTCOMES } from "../api/decisions";
+import { CALENDAR_WINDOWS } from "../api/finops";
 import { CLOUDS } from "../lib/cloud";
 import { flag, moment, oneOf, schema, text, whole } from "../lib/search";
 import { MEASURES } from "../lib/supply";
@@ -15,7 +16,7 @@ export type Window = (typeof WINDOWS)[number];
 
 export const CLUSTER_TABS = ["nodes", "map", "pending", "plan", "conflicts", "workloads", "events", "agent"] as const;
 export const WORKLOAD_TABS = ["timeline", "policy", "decisions"] as const;
-export const SETTINGS_TABS = ["keys", "members", "audit"] as const;
+export const SETTINGS_TABS = ["keys", "members", "audit", "calendar"] as const;
 
 const cursor = text(2000);
 
@@ -31,10 +32,15 @@ export const decisions = schema({
   outcome: oneOf(OUTCOMES),
   cursor,
 });
+/** How the cost explorer shows its window. */
+export const COST_VIEWS = ["series", "tree", "compare"] as const;
 export const cost = schema({
   by: oneOf(AGGREGATES),
   window: oneOf(WINDOWS),
   idle: oneOf(IDLES),
+  view: oneOf(COST_VIEWS),
+  workload: text(36),
+  hour: moment,
   cluster: text(),
   namespace: text(),
   team: text(),
@@ -42,6 +48,15 @@ export const cost = schema({
 export const RECONCILIATION_TABS = ["days", "pairs", "bill", "ledger", "files"] as const;
 export const reconciliation = schema({ window: oneOf(WINDOWS), tab: oneOf(RECONCILIATION_TABS) });
 export const replay = schema({ id: text(64), workload: text(64), cursor });
+export const savings = schema({ window: oneOf(CALENDAR_WINDOWS), team: text() });
+export const units = schema({
+  window: oneOf(CALENDAR_WINDOWS),
+  by: oneOf(["workload", "team"]),
+  basis: oneOf(["allocation", "usage"]),
+  weight: whole(1, 100),
+  team: text(),
+});
+export const statements = schema({ month: text(7) });
 export const webhooks = schema({ id: text(), cursor });
 export const alerts = schema({ show: oneOf(["open", "all"]), cursor });
 export const settings = schema({ tab: oneOf(SETTINGS_TABS), cursor });

@@ -5,6 +5,7 @@ import { PageHead } from "../components/page";
 import { useMay } from "./me";
 import { SETTINGS_TABS } from "./search";
 import { AuditTab } from "./settings-audit";
+import { CalendarTab } from "./settings-calendar";
 import { KeysTab } from "./settings-keys";
 import { MembersTab } from "./settings-members";
 
@@ -39,6 +40,7 @@ export function SettingsPage() {
             {tab === "keys" && <KeysTab />}
             {tab === "members" && <MembersTab />}
             {tab === "audit" && <AuditTab />}
+            {tab === "calendar" && <CalendarTab />}
           </>
         )}
       </Stack>

@@ -18,6 +18,7 @@ import type {
 import * as make from "./factories.ts";
 import * as bill from "./factories-bills.ts";
 import * as capacity from "./factories-capacity.ts";
+import { finopsRoutes } from "./fake-finops.ts";
 import { FakeMarket } from "./fake-market.ts";
 
 export interface FakeRequest {
@@ -846,6 +847,7 @@ export class FakeApi {
       },
     ],
     ["GET", "/cost/timeseries", (r) => ok(this.series(r.query))],
+    ...finopsRoutes,
     ["GET", "/bills", () => ok(list(this.bills))],
     [
       "POST",
