@@ -102,9 +102,45 @@ func startKarpenterLab(t *testing.T, name string, offers []offer) *karpenterLab 
 		return get(fmt.Sprintf("http://127.0.0.1:%d/readyz", health))
 	})
 	l.apply(t, "apiVersion: karpenter.kwok.sh/v1alpha1\nkind: KWOKNodeClass\nmetadata: {name: default}\nspec: {nodeRegistrationDelay: 2s}\n")
+	l.startPackingScheduler(t)
 	l.agent = filepath.Join(dir, "agent.yaml")
 	l.writeAgent(t, "")
 	return l
+}
+
+// packingScheduler fills machines instead of spreading over them, as clusters
+// with GPUs set it up. Spreading, the default, takes room on machines that
+// Karpenter bought for other pods.
+const packingScheduler = `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {leaderElect: false}
+clientConnection: {kubeconfig: %q, qps: 200, burst: 400}
+profiles:
+- schedulerName: packing
+  plugins: {score: {disabled: [{name: NodeResourcesBalancedAllocation}]}}
+  pluginConfig:
+  - name: NodeResourcesFit
+    args:
+      scoringStrategy:
+        type: MostAllocated
+        resources: [{name: cpu, weight: 1}, {name: memory, weight: 1}, {name: nvidia.com/gpu, weight: 4}]
+`
+
+// startPackingScheduler runs it beside the default one; all pods of the lab
+// use it, whoever steers.
+func (l *karpenterLab) startPackingScheduler(t *testing.T) {
+	t.Helper()
+	file, port := filepath.Join(l.dir, "packing-scheduler.yaml"), freePort(t)
+	kubeconfig := filepath.Join(l.dir, "admin.kubeconfig")
+	if err := os.WriteFile(file, fmt.Appendf(nil, packingScheduler, kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, "scheduler-"+l.name, exec.Command(kubelabBin, "kube-scheduler", "--config="+file, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
+		"--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig, "--cert-dir="+filepath.Join(l.dir, "scheduler-certs")))
+	time.Sleep(time.Second)
+	if !p.alive() {
+		t.Fatal(p.tail())
+	}
 }
 
 // writeAgent writes the agent's configuration; own names NodePools of others.
@@ -182,7 +218,7 @@ func (l *karpenterLab) deployShape(t *testing.T, p replica, n int32, pinned bool
 	}
 	requests := corev1.ResourceList{"cpu": *resource.NewMilliQuantity(p.cpu, resource.DecimalSI), "memory": *resource.NewQuantity(p.mem<<20, resource.BinarySI)}
 	limits := corev1.ResourceList{}
-	spec := corev1.PodSpec{TerminationGracePeriodSeconds: new(int64)}
+	spec := corev1.PodSpec{SchedulerName: "packing", TerminationGracePeriodSeconds: new(int64)}
 	*spec.TerminationGracePeriodSeconds = 1
 	if p.gpus > 0 {
 		requests["nvidia.com/gpu"] = *resource.NewQuantity(p.gpus, resource.DecimalSI)

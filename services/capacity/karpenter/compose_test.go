@@ -253,3 +253,14 @@ func TestPodsOfMachinesThatEndGetRoom(t *testing.T) {
 		t.Errorf("%+v", n)
 	}
 }
+
+func TestMachinesAreExchangedOnlyWhereItSavesMoreThanTheMove(t *testing.T) {
+	t.Parallel()
+	for moving, want := range map[fleet.Money]int{fleet.NanosPerUnit / 10: 1, fleet.NanosPerUnit: 0} {
+		in := karpenter.Input{Pods: gpuPods(2, true), Offerings: market(), Running: []karpenter.Machine{
+			{Name: "dear", Pool: "plimsoll-g1-od", Offering: 0, Pods: []int{0}}, {Name: "cheap", Pool: "plimsoll-g1-spot", Offering: 1, Pods: []int{1}}}}
+		if got := in.Exchange(moving, karpenter.Settings{TaintGPUs: true}); got != want || len(in.New) != want || in.Running[0].Ends != (want == 1) || in.Running[1].Ends {
+			t.Errorf("at %s a move %d exchanged, want %d: %+v", moving, got, want, in.Running)
+		}
+	}
+}

@@ -89,12 +89,12 @@ func karpenterCommand(_ context.Context, args []string, stdout, stderr io.Writer
 	if err != nil {
 		return err
 	}
-	opts := packing.Options{NoCPUOnGPU: *taint}
-	packed, err := karpenterPack(&in, moving, opts)
+	settings := karpenter.Settings{Class: karpenter.Class{Group: parts[0], Kind: parts[1], Name: parts[2]}, ReservationKey: *reservation, TaintGPUs: *taint, Rounds: *rounds}
+	packed, err := karpenterPack(&in, moving, settings)
 	if err != nil {
 		return err
 	}
-	plan, err := karpenter.Compose(in, karpenter.Settings{Class: karpenter.Class{Group: parts[0], Kind: parts[1], Name: parts[2]}, ReservationKey: *reservation, TaintGPUs: *taint, Rounds: *rounds})
+	plan, err := karpenter.Compose(in, settings)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,8 @@ func karpenterRunning(in *karpenter.Input, file string) (overlays []string, err 
 
 // karpenterPack chooses the machines: anew, or from those that run. Pools whose machines the plan ends are opened for consolidation, so
 // many machines at a time as it ends.
-func karpenterPack(in *karpenter.Input, moving fleet.Money, opts packing.Options) (string, error) {
+func karpenterPack(in *karpenter.Input, moving fleet.Money, settings karpenter.Settings) (string, error) {
+	opts := packing.Options{NoCPUOnGPU: settings.TaintGPUs}
 	if len(in.Running) == 0 {
 		a, err := packing.Pack(in.Pods, in.Offerings, opts)
 		if err != nil {
@@ -194,11 +195,8 @@ func karpenterPack(in *karpenter.Input, moving fleet.Money, opts packing.Options
 			continue
 		}
 		in.Running[k].Ends = true
-		if at := slices.Index(in.Open, m.Pool); at >= 0 {
-			in.Shares[at]++
-		} else {
-			in.Open, in.Shares = append(in.Open, m.Pool), append(in.Shares, 1)
-		}
+		in.OpenFor(m.Pool)
 	}
-	return fmt.Sprintf("from %s to %s, %d pods unplaced, %d to move", p.Before, p.Cost, len(p.Unplaced), len(p.Moved)), nil
+	exchanged := in.Exchange(moving, settings)
+	return fmt.Sprintf("from %s to %s, %d pods unplaced, %d to move, %d machines for cheaper ones", p.Before, p.Cost, len(p.Unplaced), len(p.Moved), exchanged), nil
 }
