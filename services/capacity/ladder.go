@@ -43,7 +43,7 @@ func (d *planner) alternatives(own fleet.Offering, pods []int, price fleet.Money
 			not, seen[s] = append(not, option{c, why}), true
 		}
 	}
-	all := append(not[:min(len(not), maxAlternatives/2)], fits...)
+	all := slices.Concat(not[:min(len(not), maxAlternatives/2)], fits)
 	out := []Alternative{}
 	for _, o := range all[:min(len(all), maxAlternatives)] {
 		k := &d.kinds[o.c]

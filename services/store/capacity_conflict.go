@@ -119,7 +119,7 @@ func GPUGroupsOf(ctx context.Context, tx *Tx, cluster fleet.ClusterID) (map[stri
 		for _, g := range groups {
 			n := NodeGPUs{Mode: g.Mode, Count: g.Count, Replicas: g.Replicas}
 			for _, i := range g.Instances {
-				n.Instances = append(n.Instances, NodeMIG{i.Profile, i.Count})
+				n.Instances = append(n.Instances, NodeMIG(i))
 			}
 			out[name] = append(out[name], n)
 		}
