@@ -388,6 +388,9 @@ func (m *matcher) billOnly(r Row) {
 	default:
 		b.Cause = CauseOther
 	}
+	if b.Amount.Sign() == 0 {
+		return // the purchase of a commitment, and what is free
+	}
 	m.out.BillOnly = append(m.out.BillOnly, b)
 	m.line(r.day(), r.Provider, r.Service, Amount{}, b.Amount)
 }
@@ -446,6 +449,9 @@ func ServiceName(c fleet.Cloud) string {
 	return "Machines"
 }
 
+// sameHours is how far hours may lie apart and still be the same: a bill rounds them, by seconds at most.
+var sameHours = hoursOf(5_000)
+
 // explain gives each pair its causes. Hours that are too many on one day and too few on another are a shift, as far as they cancel.
 func (m *matcher) explain() {
 	type series struct {
@@ -459,8 +465,9 @@ func (m *matcher) explain() {
 	var order []series
 	for i := range m.out.Pairs {
 		p := &m.out.Pairs[i]
-		if p.HoursKnown && !m.unpriced[i] && p.EstimateHours.Sign() > 0 {
-			effect[i] = p.Estimate.Times(p.BillHours.Sub(p.EstimateHours), p.EstimateHours)
+		more := p.BillHours.Sub(p.EstimateHours)
+		if p.HoursKnown && !m.unpriced[i] && p.EstimateHours.Sign() > 0 && more.Abs().Cmp(sameHours) > 0 {
+			effect[i] = p.Estimate.Times(more, p.EstimateHours)
 		}
 		s := series{p.Level, p.Resource, "", p.Region, p.InstanceType, p.Purchase}
 		if len(p.Nodes) == 1 && p.Level == LevelResource {

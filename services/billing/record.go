@@ -134,9 +134,19 @@ func (r *record) money(names ...string) (Amount, error) {
 		return Amount{}, err
 	}
 	if a == nil {
-		return Amount{}, r.fail(names[0], "the amount is missing")
+		return Amount{}, r.fail(r.one(names), "the amount is missing")
 	}
 	return *a, nil
+}
+
+// one is the column of these that the row has, to name it in an error.
+func (r *record) one(names []string) string {
+	for _, n := range names {
+		if r.has(n) {
+			return n
+		}
+	}
+	return names[0]
 }
 
 // timeFormats are how exporters write times; those without a zone are UTC.
@@ -144,7 +154,7 @@ var timeFormats = []string{time.RFC3339Nano, "2006-01-02 15:04:05", "2006-01-02 
 	"2006-01-02 15:04:05-07:00", "2006-01-02", "01/02/2006", "1/2/2006", "20060102"}
 
 func (r *record) time(names ...string) (time.Time, error) {
-	column, v := names[0], ""
+	column, v := r.one(names), ""
 	for _, n := range names {
 		if v = r.get(n); v != "" {
 			column = n
