@@ -103,6 +103,7 @@ type ReplayPath struct {
 }
 
 func (s *Server) registerReplays() {
+	s.registerRollouts()
 	tags := []string{"replays"}
 	op(s, huma.Operation{OperationID: "create-replay", Method: http.MethodPost, Path: "/api/v1/replays", Summary: "Replay a policy on a workload's own history", Tags: tags,
 		DefaultStatus: http.StatusCreated, Errors: []int{404, 422, 429, 503}, MaxBodyBytes: 128 << 10}, auth.RoleOperator, s.createReplay)

@@ -102,3 +102,35 @@ func TestReplaysAreListedCancelledBoundedAndOnesOwn(t *testing.T) {
 		t.Errorf("second page %+v", page)
 	}
 }
+
+func TestARolloutBeginsInTheShadowAndIsTakenBackByHand(t *testing.T) {
+	t.Parallel()
+	y := openYard(t)
+	id := y.workload("chat", "llm", "red")
+	path := "/api/v1/workloads/" + string(id) + "/rollouts"
+	ask := func(document, reason string) answer {
+		return y.with(y.operator, "POST", path, map[string]any{"document": document, "replay_override": reason})
+	}
+	ask(sloDocument, "now").want(t, 409) // nothing to go back to
+	y.policy(id, yardPolicy)
+	ask(sloDocument, "").want(t, 409)   // never replayed, no reason
+	ask(yardPolicy, "now").want(t, 422) // does not enforce
+	y.with(y.viewer, "POST", path, map[string]any{"document": sloDocument, "replay_override": "now"}).want(t, 403)
+	var r httpapi.Rollout
+	ask(sloDocument, "now").want(t, 201).into(t, &r)
+	if r.State != "shadow" || r.BaseVersion != 1 || r.Reason != "now" || r.ShadowSeconds != 3600 || r.CanaryShare != 0.25 {
+		t.Errorf("begun as %+v", r)
+	}
+	ask(sloDocument, "now").want(t, 409) // one at a time
+	y.with(y.stranger, "POST", "/api/v1/rollouts/"+r.ID+"/rollback", nil).want(t, 404)
+	y.with(y.operator, "POST", "/api/v1/rollouts/"+r.ID+"/rollback", nil).want(t, 200).into(t, &r)
+	if r.State != "cancelled" || r.FinishedAt == nil {
+		t.Errorf("ended as %+v", r)
+	}
+	y.with(y.operator, "POST", "/api/v1/rollouts/"+r.ID+"/rollback", nil).want(t, 409)
+	var all list[httpapi.Rollout]
+	y.with(y.viewer, "GET", path, nil).want(t, 200).into(t, &all)
+	if len(all.Items) != 1 || all.Items[0].State != "cancelled" {
+		t.Errorf("listed %+v", all.Items)
+	}
+}

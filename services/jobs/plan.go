@@ -87,6 +87,9 @@ func (w *PlanWorker) plan(ctx context.Context, tx *store.Tx, cluster fleet.Clust
 	}
 	started := time.Now()
 	in, learned := w.learn(ctx, in, loaded.Learned, loaded.Starts)
+	if in, err = w.rollouts(ctx, tx, in); err != nil {
+		return err
+	}
 	decide := w.decide
 	if decide == nil {
 		decide = optimizer.Decide

@@ -195,6 +195,9 @@ func (in *replayInput) prepare() (*lab.HistoryReplay, error) {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "the proposed policy cannot be used as it is: %s", findings[0].Message)
 	}
 	batch := in.row.Options.RequestsPerReplica
+	if current, findings := optimizer.ParsePolicy([]byte(in.current)); batch == 0 && in.current != "" && !optimizer.HasErrors(findings) {
+		batch = batchOf(&current) // what a replica holds is known best by the policy that runs it
+	}
 	if batch == 0 {
 		batch = batchOf(&proposed)
 	}
