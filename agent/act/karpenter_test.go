@@ -436,6 +436,7 @@ func TestKarpenterHandBackRestoresWhatWasAndEndsNoMachine(t *testing.T) {
 		want(t, r, "applied", "")
 	}
 	w.machines["plimsoll-a"] = 2
+	w.edit("plimsoll-a", FieldManager, "spec.disruption.consolidationPolicy", "WhenEmptyOrUnderutilized")
 	n, err := k.HandBack(t.Context())
 	if n != 4 || err != nil {
 		t.Fatal(n, err)
@@ -448,6 +449,9 @@ func TestKarpenterHandBackRestoresWhatWasAndEndsNoMachine(t *testing.T) {
 		if u := w.get(name); u.GetLabels()[managedLabel] != "" || u.GetAnnotations()[planNote] != "" {
 			t.Errorf("%s is still marked: %v %v", name, u.GetLabels(), u.GetAnnotations())
 		}
+	}
+	if policy, _, _ := unstructured.NestedString(w.get("plimsoll-a").Object, "spec", "disruption", "consolidationPolicy"); policy != "WhenEmpty" {
+		t.Errorf("it may still replace machines: %s", policy)
 	}
 	if limit != "2" {
 		t.Errorf("a pool that keeps its machines may have %s", limit)

@@ -185,7 +185,7 @@ func (k *Karpenter) releasePool(ctx context.Context, u *unstructured.Unstructure
 		if n == 0 {
 			return k.delete(ctx, poolsResource, u)
 		}
-		if err := unstructured.SetNestedField(next.Object, fmt.Sprint(n), "spec", "limits", "nodes"); err != nil {
+		if err := closed(next, n); err != nil {
 			return fmt.Errorf("NodePool/%s: %w", u.GetName(), err)
 		}
 	}
@@ -202,6 +202,18 @@ func (k *Karpenter) releasePool(ctx context.Context, u *unstructured.Unstructure
 		return kubeError("NodePool/"+u.GetName(), err)
 	}
 	return nil
+}
+
+// closed lets a pool buy nothing and replace nothing any more; machines without pods still go.
+func closed(u *unstructured.Unstructured, machines int) error {
+	if err := unstructured.SetNestedField(u.Object, fmt.Sprint(machines), "spec", "limits", "nodes"); err != nil {
+		return err
+	}
+	if err := unstructured.SetNestedField(u.Object, "WhenEmpty", "spec", "disruption", "consolidationPolicy"); err != nil {
+		return err
+	}
+	return unstructured.SetNestedSlice(u.Object, []any{map[string]any{"nodes": "100%", "reasons": []any{"Empty"}},
+		map[string]any{"nodes": "0", "reasons": []any{"Drifted", "Underutilized"}}}, "spec", "disruption", "budgets")
 }
 
 // whole turns the numbers that JSON read into those that the API's objects use.

@@ -230,6 +230,9 @@ func TestKarpenterSteered(t *testing.T) {
 		l.writeAgent(t, "")
 	})
 	step("uninstalled: prices are as before, no machine goes, no pod moves", func(t *testing.T) {
+		l.moveCost = "1000" // no consolidation is under way
+		l.applied(t, l.carryOut(t, l.plan(t)))
+		l.still(t)
 		machines, placed := l.names2(t), l.placed(t)
 		cmd := exec.Command(agentBin, "-config", l.agent, "-hand-back")
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -248,6 +251,23 @@ func TestKarpenterSteered(t *testing.T) {
 			return !equal(placed, at), "a pod moved"
 		})
 		t.Logf("KARPENTER uninstalled: %d machines and %d pods as before after 45 s", len(machines), len(placed))
+	})
+}
+
+// still waits until no machine has come or gone for twenty seconds.
+func (l *karpenterLab) still(t *testing.T) {
+	t.Helper()
+	last, since := "", time.Now()
+	within(t, 2*time.Minute, "no machine comes or goes", func() (bool, string) {
+		now := ""
+		for _, c := range l.list(t, nodeClaims, "") {
+			now += c.GetName() + " "
+		}
+		now += fmt.Sprint(l.leaving(t))
+		if now != last {
+			last, since = now, time.Now()
+		}
+		return time.Since(since) > 20*time.Second && l.leaving(t) == 0, fmt.Sprintf("for %.0f s", time.Since(since).Seconds())
 	})
 }
 
