@@ -126,6 +126,12 @@ const reconciliationRoute = createRoute({
   validateSearch: search.reconciliation,
   component: lazyRouteComponent(() => import("./routes/reconciliation"), "ReconciliationPage"),
 });
+const anomaliesRoute = createRoute({
+  getParentRoute: parent,
+  path: "/anomalies",
+  validateSearch: search.anomalies,
+  component: lazyRouteComponent(() => import("./routes/anomalies"), "AnomaliesPage"),
+});
 const webhooksRoute = createRoute({
   getParentRoute: parent,
   path: "/webhooks",
@@ -191,6 +197,7 @@ const routeTree = rootRoute.addChildren([
     unitsRoute,
     statementsRoute,
     budgetsRoute,
+    anomaliesRoute,
     reconciliationRoute,
     webhooksRoute,
     alertsRoute,

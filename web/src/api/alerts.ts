@@ -14,6 +14,8 @@ export interface Alert {
   openedAt: Date;
   resolvedAt: Date | null;
   detail: Record<string, unknown>;
+  /** What became of its newest change: how many channels were told, or why none was. */
+  told: { state: "pending" | "silenced" | "told" | "dropped"; channels: number } | null;
 }
 
 export const alertsQuery = (query: { open?: boolean; cursor?: string; limit?: number }) =>
@@ -28,6 +30,7 @@ export const alertsQuery = (query: { open?: boolean; cursor?: string; limit?: nu
         openedAt: parseTime(a.opened_at),
         resolvedAt: readTimeOr(a.resolved_at),
         detail: readObject(a.detail),
+        told: a.told?.at(-1) ?? null,
       })),
     placeholderData: keepPreviousData,
   });

@@ -102,8 +102,19 @@ describe("asking the service", () => {
       team: "research",
       workloadId: null,
       webhookId: null,
+      period: "month",
+      label: null,
+      enforced: false,
+      breaker: null,
     });
-    expect(fake.calls[0]?.body).toEqual({ name: "b", amount: "5000.000000001", thresholds: [80], team: "research" });
+    expect(fake.calls[0]?.body).toEqual({
+      name: "b",
+      amount: "5000.000000001",
+      thresholds: [80],
+      team: "research",
+      period: "month",
+      enforced: false,
+    });
   });
 });
 

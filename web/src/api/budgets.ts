@@ -21,7 +21,18 @@ export interface Budget {
   crossed: { basis: "actual" | "forecast"; percent: number }[];
   periodStart: Date;
   periodEnd: Date;
+  period: Period;
+  label: { key: string; value: string } | null;
+  enforced: boolean;
+  /** Eight of ten ends of the back-test lie within; null: too little history. */
+  band: { low: Money; high: Money } | null;
+  test: { error: number; origins: number; hours: number } | null;
+  allowedHour: Money;
+  breaker: { percent: number; minutes: number; tripped: boolean } | null;
 }
+
+export const PERIODS = ["day", "week", "month", "quarter", "year"] as const;
+export type Period = (typeof PERIODS)[number];
 
 export interface BudgetInput {
   name: string;
@@ -32,6 +43,10 @@ export interface BudgetInput {
   amount: Money;
   thresholds: number[];
   webhookId: string | null;
+  period: Period;
+  label: { key: string; value: string } | null;
+  enforced: boolean;
+  breaker: { percent: number; minutes: number } | null;
 }
 
 export function readBudget(wire: WireBudget): Budget {
@@ -51,6 +66,21 @@ export function readBudget(wire: WireBudget): Budget {
     crossed: wire.crossed ?? [],
     periodStart: parseTime(wire.period_start),
     periodEnd: parseTime(wire.period_end),
+    period: wire.period,
+    label: wire.label_key ? { key: wire.label_key, value: wire.label_value ?? "" } : null,
+    enforced: wire.enforced,
+    band:
+      wire.forecast_low && wire.forecast_high
+        ? { low: readMoney(wire.forecast_low), high: readMoney(wire.forecast_high) }
+        : null,
+    test:
+      typeof wire.forecast_error === "number"
+        ? { error: wire.forecast_error, origins: wire.forecast_test_origins, hours: wire.forecast_test_hours }
+        : null,
+    allowedHour: readMoney(wire.allowed_hour),
+    breaker: wire.breaker
+      ? { percent: wire.breaker.percent, minutes: wire.breaker.minutes, tripped: wire.breaker.tripped }
+      : null,
   };
 }
 
@@ -64,6 +94,10 @@ function writeBudget(input: BudgetInput): WireBudgetInput {
     ...(input.team ? { team: input.team } : {}),
     ...(input.workloadId ? { workload_id: input.workloadId } : {}),
     ...(input.webhookId ? { webhook_id: input.webhookId } : {}),
+    period: input.period,
+    enforced: input.enforced,
+    ...(input.label ? { label_key: input.label.key, label_value: input.label.value } : {}),
+    ...(input.breaker ? { breaker_percent: input.breaker.percent, breaker_minutes: input.breaker.minutes } : {}),
   };
 }
 
@@ -82,4 +116,9 @@ export async function changeBudget(id: string, input: BudgetInput): Promise<void
 
 export async function deleteBudget(id: string): Promise<void> {
   await answer(client.DELETE("/budgets/{id}", { params: { path: { id } } }));
+}
+
+/** Lets scale-ups go on after a breaker tripped. */
+export async function resetBreaker(id: string): Promise<void> {
+  await answer(client.POST("/budgets/{id}/reset-breaker", { params: { path: { id } } }));
 }

@@ -54,7 +54,9 @@ export type WireOverview = Omit<Schemas["Overview"], "cost" | "savings"> & {
 export type WireAllocation = Schemas["Allocation"];
 export type WireAllocations = Schemas["Allocations"];
 export type WireTimeseries = Schemas["CostTimeseries"];
-export type WireBudget = Maybe<Schemas["Budget"], "forecast">;
+export type WireBudget = Omit<Maybe<Schemas["Budget"], "forecast" | "forecast_low" | "forecast_high">, "breaker"> & {
+  breaker?: Schemas["BudgetBreaker"] | null;
+};
 export type WireBillMoney = Schemas["BillMoney"];
 export type WireBill = Schemas["Bill"];
 export type WireReconciliation = Schemas["Reconciliation"];

@@ -1,9 +1,10 @@
-import { ActionIcon, Badge, Card, Group, Text } from "@mantine/core";
+import { ActionIcon, Badge, Button, Card, Group, Text } from "@mantine/core";
 import { IconPencil, IconTrash } from "@tabler/icons-react";
 import { useTranslation } from "react-i18next";
 import type { Budget } from "../api/budgets";
 import { useFormat } from "../lib/format";
 import { moneyRatio } from "../lib/money";
+import { Hint } from "./page";
 
 const WIDTH_AT_FULL = 80; // percent of the bar that stand for 100 % of the budget; the rest shows what is over
 
@@ -80,12 +81,15 @@ export function BudgetCard({
   webhookName,
   onEdit,
   onDelete,
+  onReset,
 }: {
   budget: Budget;
   clusterName: string | null;
   webhookName: string | null;
   onEdit?: () => void;
   onDelete?: () => void;
+  /** Lets scale-ups go on after the breaker tripped. */
+  onReset?: () => void;
 }) {
   const { t } = useTranslation();
   const f = useFormat();
@@ -93,6 +97,7 @@ export function BudgetCard({
     b.team && `${t("budgets.team")}: ${b.team}`,
     b.namespace && `${t("budgets.namespace")}: ${b.namespace}`,
     b.clusterId && `${t("budgets.cluster")}: ${clusterName ?? b.clusterId}`,
+    b.label && `${b.label.key}=${b.label.value}`,
   ].filter(Boolean);
   const over =
     b.forecast && b.forecast.nano > b.amount.nano
@@ -106,7 +111,7 @@ export function BudgetCard({
             {b.name}
           </Text>
           <Text size="sm" c="dimmed" truncate>
-            {scope.length > 0 ? scope.join(" · ") : t("budgets.scopeAll")}
+            {t(`telling.periods.${b.period}`)} · {scope.length > 0 ? scope.join(" · ") : t("budgets.scopeAll")}
           </Text>
         </div>
         <Group gap={2} wrap="nowrap">
@@ -144,6 +149,37 @@ export function BudgetCard({
           <Text size="xs" c="dimmed" truncate>
             {webhookName}
           </Text>
+        )}
+      </Group>
+      <Group gap={8} mt={4}>
+        <Text size="xs" c="dimmed" className="number">
+          {b.band
+            ? t("telling.band", {
+                low: f.money(b.band.low, { style: "whole" }),
+                high: f.money(b.band.high, { style: "whole" }),
+              })
+            : t("telling.noBand")}{" "}
+          {b.test && (
+            <Hint
+              text={t("telling.bandHint", {
+                error: f.percent(b.test.error, 1),
+                hours: f.integer(b.test.hours),
+                origins: f.integer(b.test.origins),
+              })}
+            />
+          )}
+        </Text>
+        {b.enforced && <Badge color="violet">{t("telling.enforced")}</Badge>}
+        {b.enforced && (
+          <Text size="xs" c="dimmed" className="number">
+            {t("telling.allowed", { value: f.money(b.allowedHour) })}
+          </Text>
+        )}
+        {b.breaker?.tripped && <Badge color="red">{t("telling.tripped")}</Badge>}
+        {b.breaker?.tripped && onReset && (
+          <Button size="compact-xs" variant="default" onClick={onReset}>
+            {t("telling.reset")}
+          </Button>
         )}
       </Group>
     </Card>

@@ -1,8 +1,8 @@
-import { Button, Group, Modal, Select, SimpleGrid, Stack, TextInput } from "@mantine/core";
+import { Button, Group, Modal, Select, SimpleGrid, Stack, Switch, TextInput } from "@mantine/core";
 import { useForm } from "@mantine/form";
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
-import type { Budget, BudgetInput } from "../api/budgets";
+import { type Budget, type BudgetInput, PERIODS } from "../api/budgets";
 import { moneyDecimal, readAmount } from "../lib/money";
 
 /** Reads "50, 80, 100"; null when it is not 1 to 10 whole percentages from 1 to 1000. */
@@ -12,6 +12,19 @@ export function readThresholds(text: string): number[] | null {
   const good =
     values.length >= 1 && values.length <= 10 && values.every((v) => Number.isInteger(v) && v >= 1 && v <= 1000);
   return good ? values : null;
+}
+
+/** Reads "key=value"; null when it is not one. */
+export function readLabel(text: string): { key: string; value: string } | null {
+  const at = text.indexOf("=");
+  const [key, value] = [text.slice(0, at).trim(), text.slice(at + 1).trim()];
+  return at > 0 && key && value ? { key, value } : null;
+}
+
+/** Reads a whole number within bounds; null when it is not one. */
+function readWhole(text: string, least: number, most: number): number | null {
+  const value = Number(text);
+  return text.trim() !== "" && Number.isInteger(value) && value >= least && value <= most ? value : null;
 }
 
 export function BudgetForm({
@@ -43,11 +56,19 @@ export function BudgetForm({
       team: budget?.team ?? "",
       thresholds: (budget?.thresholds ?? [50, 80, 100]).join(", "),
       webhook: budget?.webhookId ?? null,
+      period: budget?.period ?? "month",
+      label: budget?.label ? `${budget.label.key}=${budget.label.value}` : "",
+      enforced: budget?.enforced ?? false,
+      breaker: budget?.breaker ? String(budget.breaker.percent) : "",
+      minutes: String(budget?.breaker?.minutes ?? 60),
     },
     validate: {
       name: (v) => (v.trim() ? null : t("budgets.nameBad")),
       amount: (v) => (readAmount(v, currency) ? null : t("budgets.amountBad")),
       thresholds: (v) => (readThresholds(v) ? null : t("budgets.thresholdsBad")),
+      label: (v) => (!v.trim() || readLabel(v) ? null : t("telling.labelBad")),
+      breaker: (v) => (!v.trim() || readWhole(v, 110, 10_000) !== null ? null : t("telling.breakerBad")),
+      minutes: (v) => (readWhole(v, 0, 10_080) !== null ? null : t("telling.minutesHint")),
     },
   });
   const submit = form.onSubmit((v) => {
@@ -63,6 +84,12 @@ export function BudgetForm({
       team: v.team.trim() || null,
       workloadId: budget?.workloadId ?? null,
       webhookId: v.webhook,
+      period: v.period,
+      label: readLabel(v.label),
+      enforced: v.enforced,
+      breaker: v.breaker.trim()
+        ? { percent: readWhole(v.breaker, 110, 10_000) ?? 300, minutes: readWhole(v.minutes, 0, 10_080) ?? 60 }
+        : null,
     });
   });
   const title = budget ? t("budgets.editTitle", { name: budget.name }) : t("budgets.createTitle");
@@ -70,7 +97,7 @@ export function BudgetForm({
     <Modal opened onClose={onClose} title={title} size="lg">
       <form onSubmit={submit}>
         <Stack>
-          <SimpleGrid cols={{ base: 1, xs: 2 }}>
+          <SimpleGrid cols={{ base: 1, xs: 3 }}>
             <TextInput data-autofocus label={t("common.name")} maxLength={100} {...form.getInputProps("name")} />
             <TextInput
               label={t("budgets.amount")}
@@ -78,6 +105,12 @@ export function BudgetForm({
               rightSection={currency}
               rightSectionWidth={52}
               {...form.getInputProps("amount")}
+            />
+            <Select
+              label={t("telling.period")}
+              allowDeselect={false}
+              data={PERIODS.map((p) => ({ value: p, label: t(`telling.periods.${p}`) }))}
+              {...form.getInputProps("period")}
             />
           </SimpleGrid>
           <SimpleGrid cols={{ base: 1, xs: 3 }}>
@@ -96,6 +129,12 @@ export function BudgetForm({
             {clusterField(form.values.cluster, (id) => form.setFieldValue("cluster", id))}
           </SimpleGrid>
           <TextInput
+            label={t("telling.label")}
+            placeholder={t("budgets.optional")}
+            maxLength={400}
+            {...form.getInputProps("label")}
+          />
+          <TextInput
             label={t("budgets.thresholds")}
             description={t("budgets.thresholdsHint")}
             {...form.getInputProps("thresholds")}
@@ -107,6 +146,25 @@ export function BudgetForm({
             data={webhooks.map((w) => ({ value: w.id, label: w.name }))}
             {...form.getInputProps("webhook")}
           />
+          <Switch
+            label={t("telling.enforced")}
+            description={t("telling.enforcedHint")}
+            {...form.getInputProps("enforced", { type: "checkbox" })}
+          />
+          <SimpleGrid cols={{ base: 1, xs: 2 }}>
+            <TextInput
+              label={t("telling.breaker")}
+              description={t("telling.breakerHint")}
+              inputMode="numeric"
+              {...form.getInputProps("breaker")}
+            />
+            <TextInput
+              label={t("telling.minutes")}
+              description={t("telling.minutesHint")}
+              inputMode="numeric"
+              {...form.getInputProps("minutes")}
+            />
+          </SimpleGrid>
           <Group justify="flex-end">
             <Button variant="default" onClick={onClose}>
               {t("common.cancel")}

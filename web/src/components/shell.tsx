@@ -41,6 +41,7 @@ import {
   IconStack2,
   IconSun,
   IconTargetArrow,
+  IconTrendingUp,
   IconWallet,
   IconWebhook,
 } from "@tabler/icons-react";
@@ -73,6 +74,7 @@ const SECTIONS = [
       { to: "/units", label: "units", icon: IconCoins },
       { to: "/statements", label: "statements", icon: IconReceipt },
       { to: "/budgets", label: "budgets", icon: IconWallet },
+      { to: "/anomalies", label: "anomalies", icon: IconTrendingUp },
       { to: "/reconciliation", label: "reconciliation", icon: IconFileInvoice },
     ],
   },

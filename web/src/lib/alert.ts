@@ -9,6 +9,9 @@ export const ALERT_KINDS = [
   "unknown_price",
   "conflict",
   "stuck_at_max",
+  "spend_breaker",
+  "cost_anomaly",
+  "stale_prices",
   "delivery_failed",
   "clock_skew",
   "scale_failed",
@@ -43,6 +46,17 @@ export function alertText(t: TFunction, f: Format, alert: Alert): string {
       limit: amount(f, limit, currency),
     });
   }
+  if (alert.kind === "cost_anomaly" && typeof name === "string") {
+    return `${name || t("telling.scopes.tenant")}: ${amount(f, alert.detail.actual, currency)} · ${t("telling.expected")} ${amount(f, alert.detail.expected, currency)}`;
+  }
+  if (alert.kind === "spend_breaker" && typeof name === "string") {
+    return `${name}: ${amount(f, alert.detail.rate_hour, currency)} / ${amount(f, alert.detail.limit_hour, currency)}`;
+  }
+  for (const key of ["workload", "region"]) {
+    const value = alert.detail[key];
+    if (typeof value === "string") return value;
+  }
+  if (alert.kind === "delivery_failed" && typeof name === "string") return name;
   if (typeof cluster === "string") {
     return typeof share === "number" ? `${cluster}: ${t("overview.unpriced", { share: f.percent(share) })}` : cluster;
   }

@@ -135,6 +135,12 @@ function words(t: TFunction, f: Format, r: Reason) {
     median: have("median", f.number),
     before: have("replicas", count),
     max: have("max", f.integer),
+    allowedHour: have("allowed_hour", f.number),
+    rateHour: have("rate_hour", f.number),
+    usualHour: have("usual_hour", f.number),
+    limitHour: have("limit_hour", f.number),
+    remaining: have("remaining", f.number),
+    wanted: have("wanted", f.integer),
     needed: have("needed", f.integer),
     until: r.until ? f.dateTime(r.until) : dash,
   };

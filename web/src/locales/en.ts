@@ -3,6 +3,7 @@ import { capacity } from "./capacity.en";
 import { finops } from "./finops.en";
 import { market } from "./market.en";
 import { replay } from "./replay.en";
+import { telling } from "./telling.en";
 
 // Words in English. zh.ts has the same keys, held by its type and by locales.test.ts.
 export const en = {
@@ -21,12 +22,13 @@ export const en = {
     units: "Unit economics",
     statements: "Statements",
     budgets: "Budgets",
+    anomalies: "Anomalies",
     reconciliation: "Reconciliation",
     catalogue: "Catalogue",
     spot: "Spot prices",
     availability: "Availability",
     commitments: "Commitments",
-    webhooks: "Webhooks",
+    webhooks: "Channels",
     accounts: "Cloud accounts",
     alerts: "Alerts",
     settings: "Settings",
@@ -590,6 +592,11 @@ export const en = {
     long_tail: "Idle for long",
     min_replicas: "At minimum",
     max_replicas: "At maximum",
+    budget: "Budget",
+    budget_over: "Budget spent",
+    budget_grace: "Past the budget",
+    spend_breaker: "Spend breaker",
+    budget_unknown: "Budget, price unknown",
     frozen: "Frozen",
     conflict: "Other controller",
     not_scalable: "Not scalable",
@@ -651,6 +658,16 @@ export const en = {
       "Nothing has waited and use was {{use}} for {{quiet}}, under {{useRatio}}. It goes to its floor of {{to}}.",
     min_replicas: "The policy's minimum is {{minReplicas}}.",
     max_replicas: "The policy's maximum is {{maxReplicas}}; {{from}} would be needed.",
+    budget:
+      "The budget allows {{allowedHour}} an hour, {{rateHour}} are in use: of the {{wanted}} replicas wanted it pays for {{to}}.",
+    budget_over:
+      "The budget is spent ({{remaining}} left): {{from}} replicas become {{to}}; batch gives way before economy and standard.",
+    budget_grace:
+      "The budget allows {{allowedHour}} an hour and {{rateHour}} are in use; gold and the policy's own floor are let through.",
+    spend_breaker:
+      "The plan would cost {{rateHour}} an hour, {{usualHour}} is usual and {{limitHour}} trips the breaker: nothing is raised.",
+    budget_unknown:
+      "Nothing is left of the budget for this hour, and what a replica costs is not known: it stays at {{to}}.",
     max_blind: "The policy's maximum is {{maxReplicas}}, but nothing is lowered while signals are not fresh.",
     frozen: "The cluster is frozen: nothing is changed. The signals ask for {{neededReplicas}}.",
     conflict:
@@ -723,9 +740,9 @@ export const en = {
     title: "Budgets",
     add: "New budget",
     empty: "No budgets yet",
-    emptyText: "A budget watches the cost of a month and tells a webhook when a threshold is passed.",
+    emptyText: "A budget watches the cost of a period, tells when a threshold is passed, and may act.",
     scopeAll: "Everything",
-    amount: "Amount per month",
+    amount: "Amount per period",
     forecast: "Forecast {{value}}",
     forecastOver: "{{value}} over",
     thresholds: "Thresholds",
@@ -733,7 +750,7 @@ export const en = {
     thresholdsBad: "Give 1 to 10 whole numbers from 1 to 1000.",
     amountBad: "Give an amount above zero.",
     nameBad: "Give it a name.",
-    webhook: "Tell webhook",
+    webhook: "Tell channel",
     createTitle: "New budget",
     editTitle: "Edit {{name}}",
     deleteTitle: "Delete {{name}}?",
@@ -747,19 +764,14 @@ export const en = {
     optional: "Leave empty for all",
   },
   webhooks: {
-    title: "Webhooks",
-    add: "New webhook",
-    empty: "No webhooks yet",
-    emptyText: "A webhook gets alerts as signed JSON.",
+    created: "Created",
     test: "Send test",
     tested: "A test event is on its way",
     redeliver: "Send again",
     redelivered: "It is sent again",
     event: "Event",
-    url: "URL",
     urlBad: "Give an https address.",
     nameBad: "Give it a name.",
-    created: "Created",
     deliveries: "Deliveries",
     deliveriesEmpty: "Nothing has been sent yet",
     deliveriesEmptyText: "The first alert that names this webhook appears here.",
@@ -794,7 +806,10 @@ export const en = {
       unknown_price: "Node without a price",
       conflict: "Two controllers write replicas",
       stuck_at_max: "Held at maximum",
-      delivery_failed: "Webhook cannot be reached",
+      spend_breaker: "Spend breaker tripped",
+      cost_anomaly: "Cost anomaly",
+      stale_prices: "Old Spot prices",
+      delivery_failed: "Channel cannot be reached",
       clock_skew: "Clock skew",
       scale_failed: "Scaling failed",
       price_quarantined: "Price not believed",
@@ -853,5 +868,6 @@ export const en = {
   market,
   bills,
   finops,
+  telling,
   replay,
 };

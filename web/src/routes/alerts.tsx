@@ -70,6 +70,16 @@ export function AlertsPage() {
     { key: "subject", header: t("alerts.subject"), render: (a) => <Subject alert={a} /> },
     { key: "opened", header: t("alerts.opened"), render: (a) => f.dateTime(a.openedAt) },
     {
+      key: "told",
+      header: t("telling.channel"),
+      render: (a) => {
+        if (!a.told) return "–";
+        return a.told.state === "told"
+          ? t("telling.told", { value: f.integer(a.told.channels) })
+          : t(`telling.untold.${a.told.state}`);
+      },
+    },
+    {
       key: "resolved",
       header: t("alerts.resolved"),
       render: (a) =>

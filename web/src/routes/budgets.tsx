@@ -3,9 +3,17 @@ import { IconPlus, IconWallet } from "@tabler/icons-react";
 import { useQueries, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
-import { type Budget, type BudgetInput, budgetsQuery, changeBudget, createBudget, deleteBudget } from "../api/budgets";
+import {
+  type Budget,
+  type BudgetInput,
+  budgetsQuery,
+  changeBudget,
+  createBudget,
+  deleteBudget,
+  resetBreaker,
+} from "../api/budgets";
 import { clusterQuery } from "../api/clusters";
-import { webhooksQuery } from "../api/webhooks";
+import { channelsQuery } from "../api/telling";
 import { ask } from "../components/ask";
 import { BudgetCard } from "../components/budget-card";
 import { BudgetForm } from "../components/budget-form";
@@ -21,11 +29,12 @@ export function BudgetsPage() {
   const { t } = useTranslation();
   const me = useMe();
   const may = useMay("finance");
+  const mayReset = useMay("operator");
   const { act, busy } = useAct();
   const query = useQuery(budgetsQuery);
   const ids = [...new Set((query.data ?? []).flatMap((b) => b.clusterId ?? []))];
   const clusters = useQueries({ queries: ids.map(clusterQuery) });
-  const webhooks = useQuery(webhooksQuery);
+  const webhooks = useQuery(channelsQuery);
   const [editing, setEditing] = useState<{ budget: Budget | null } | null>(null);
 
   const save = async (input: BudgetInput) => {
@@ -82,6 +91,9 @@ export function BudgetsPage() {
                 webhookName={webhooks.data?.find((w) => w.id === b.webhookId)?.name ?? null}
                 onEdit={may ? () => setEditing({ budget: b }) : undefined}
                 onDelete={may ? () => drop(b) : undefined}
+                onReset={
+                  mayReset ? () => void act(() => resetBreaker(b.id), TOUCHES, t("telling.resetDone")) : undefined
+                }
               />
             ))}
           </SimpleGrid>

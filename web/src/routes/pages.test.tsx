@@ -47,7 +47,8 @@ describe.each([
     ["data transfer out (row 77 of the file)|data transfer out（文件第 77 行）"],
   ],
   ["/reconciliation?tab=files", "Reconciliation", "账单对账", ["cur-2026-10.csv.gz"]],
-  ["/webhooks", "Webhooks", "Webhook", ["platform-alerts-1", "connection refused"]],
+  ["/webhooks", "Channels", "通知通道", ["platform-alerts-1 · Webhook", "connection refused", "Upgrade of the nodes"]],
+  ["/anomalies", "Anomalies", "费用异常", ["chat/Deployment/chat-llm", "6 to 18 replicas"]],
   ["/alerts", "Alerts", "告警", ["edge-ap"]],
   ["/settings", "Settings", "设置", ["ci-exports"]],
   ["/settings?tab=members", "Settings", "设置", ["finance@example.com"]],
@@ -233,10 +234,10 @@ describe("doing", () => {
     fireEvent.click(await screen.findByRole("button", { name: "New budget" }, SLOW));
     const dialog = await screen.findByRole("dialog", {}, SLOW);
     fireEvent.change(within(dialog).getByLabelText("Name"), { target: { value: "Research" } });
-    fireEvent.change(within(dialog).getByLabelText("Amount per month"), { target: { value: "nothing" } });
+    fireEvent.change(within(dialog).getByLabelText("Amount per period"), { target: { value: "nothing" } });
     fireEvent.click(within(dialog).getByRole("button", { name: "Save" }));
     await find("Give an amount above zero.");
-    fireEvent.change(within(dialog).getByLabelText("Amount per month"), { target: { value: "12,000.10" } });
+    fireEvent.change(within(dialog).getByLabelText("Amount per period"), { target: { value: "12,000.10" } });
     fireEvent.click(within(dialog).getByRole("button", { name: "Save" }));
     await waitFor(
       () => expect(fake.budgets.at(-1)).toMatchObject({ name: "Research", amount: { amount: "12000.1" } }),

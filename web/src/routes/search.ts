@@ -59,6 +59,7 @@ export const units = schema({
 export const statements = schema({ month: text(7) });
 export const webhooks = schema({ id: text(), cursor });
 export const alerts = schema({ show: oneOf(["open", "all"]), cursor });
+export const anomalies = schema({ show: oneOf(["open", "all"]), cursor });
 export const settings = schema({ tab: oneOf(SETTINGS_TABS), cursor });
 
 export const SPOT_RANGES = ["d7", "d30", "d90", "y1"] as const;

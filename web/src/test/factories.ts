@@ -455,6 +455,17 @@ export function aBudget(n: number, over: Partial<WireBudget> = {}): WireBudget {
     crossed: [{ basis: "actual", percent: 50 }],
     period_start: "2026-11-01T00:00:00Z",
     period_end: "2026-12-01T00:00:00Z",
+    period: "month",
+    forecast_low: money(49_900),
+    forecast_high: money(56_300),
+    forecast_error: 0.071,
+    forecast_test_origins: 14,
+    forecast_test_hours: 168,
+    usual_hour: money(62.4),
+    allowed_hour: money(91.3),
+    checked_at: before(3),
+    enforced: false,
+    breaker: null,
     ...over,
   };
 }
@@ -494,6 +505,7 @@ export function anAlert(n: number, over: Partial<WireAlert> = {}): WireAlert {
     severity: "warning",
     opened_at: before(n * 300),
     resolved_at: null,
+    told: [{ event: "alert.opened", state: "told", channels: 1, at: before(n * 300) }],
     detail: { name: "Budget 1", basis: "actual", percent: 50, limit: "60000.00", figure: "30120.55", currency: "USD" },
     ...over,
   };

@@ -20,6 +20,7 @@ import * as bill from "./factories-bills.ts";
 import * as capacity from "./factories-capacity.ts";
 import { finopsRoutes } from "./fake-finops.ts";
 import { FakeMarket } from "./fake-market.ts";
+import * as telling from "./fake-telling";
 
 export interface FakeRequest {
   method: string;
@@ -905,6 +906,24 @@ export class FakeApi {
       },
     ],
     ["DELETE", "/budgets/{id}", (_, p) => this.drop(this.budgets, p.id)],
+    ["POST", "/budgets/{id}/reset-breaker", (_, p) => ok(this.budgets.find((b) => b.id === p.id))],
+    ["GET", "/channels", () => ok(list(telling.channels))],
+    ["POST", "/channels", (r) => ok({ ...telling.channels[0], ...(r.body as object), secret: "fake-signing-secret" })],
+    ["POST", "/channels/{id}/test", () => ok(make.aDelivery(90, { state: "pending", event: "test" }))],
+    ["POST", "/channels/{id}/rotate", () => ok({ ...telling.channels[0], secret: "fake-signing-secret" })],
+    ["DELETE", "/channels/{id}", () => ok(undefined)],
+    ["GET", "/channels/{id}/deliveries/{delivery}/attempts", () => ok(list(telling.attempts))],
+    ["GET", "/notify-routes", () => ok(list(telling.routes))],
+    ["POST", "/notify-routes", () => ok(telling.routes[0])],
+    ["DELETE", "/notify-routes/{id}", () => ok(undefined)],
+    ["GET", "/silences", () => ok(list(telling.silences))],
+    ["POST", "/silences", () => ok(telling.silences[0])],
+    ["POST", "/silences/{id}/end", () => ok(undefined)],
+    ["GET", "/digests", () => ok(list(telling.digests))],
+    ["PUT", "/digests/{id}/{every}", () => ok(undefined)],
+    ["DELETE", "/digests/{id}/{every}", () => ok(undefined)],
+    ["GET", "/anomalies", (r) => ok({ ...page(telling.anomalies, r.query), looked_over_to: "2026-11-14" })],
+    ["POST", "/anomalies/{id}/acknowledge", () => ok({ ...telling.anomalies[0], acknowledged_by: "Mei Tanaka" })],
     ["GET", "/webhooks", () => ok(list(this.webhooks))],
     [
       "POST",
@@ -1016,7 +1035,7 @@ export class FakeApi {
     ],
   ];
 
-  /** Whether a cluster has a capacity plan: the fourth never reported. */
+  /** Whether a cluster has a capacity plan: the third never reported. */
   private planned(cluster: string | undefined): boolean {
     return cluster !== make.uuid(3, 4);
   }
