@@ -89,6 +89,7 @@ func (s *Server) registerBills() {
 	op(s, huma.Operation{OperationID: "delete-bill", Method: http.MethodDelete, Path: "/api/v1/bills/{id}", Summary: "Take a bill out of all comparisons", Tags: tags, DefaultStatus: http.StatusNoContent,
 		Errors: []int{404, 409}}, auth.RoleFinance, s.deleteBill)
 	s.registerReconciliation()
+	s.registerAllocationExport()
 	s.registerRestatements()
 }
 
