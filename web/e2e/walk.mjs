@@ -76,6 +76,7 @@ async function pagesOf(page) {
     ["statements", "/statements", ["main h1"]],
     ["settings-calendar", "/settings?tab=calendar", ["main input"]],
     ["budgets", "/budgets", ["main h1"]],
+    ["anomalies", "/anomalies", ["main h1"]],
     ["reconciliation", "/reconciliation", ["main h1"]],
     ["reconciliation-files", "/reconciliation?tab=files", ["main h1"]],
     ["catalogue", "/catalogue?gpus=8&gpuGb=80", [row]],
