@@ -14,7 +14,7 @@ type SLO struct {
 	// Class gold, standard or economy sets LateShare. Default: the workload's class, standard where it has none.
 	Class string `json:"class,omitempty"`
 	// LateShare is the share of requests that may be late. Default by class: gold 0.01, standard 0.03, economy 0.10. The policy aims at
-	// 60 % of it.
+	// 90 % of it, one more hour as bad as the worst included.
 	LateShare float64 `json:"late_share,omitempty"`
 	// LateSeconds: a request that waits longer to start is late. Default 5.
 	LateSeconds float64 `json:"late_seconds"`
@@ -37,7 +37,7 @@ const (
 	defaultLateSeconds  = 5
 	defaultStartSeconds = 180
 	maxStartSeconds     = hourSeconds
-	sloMargin           = 0.6 // the part of the objective that is aimed at: what will happen differs from what has
+	sloMargin           = 0.9 // the part of the objective that is aimed at, one more worst hour included
 )
 
 // lateShare is the objective of a class; of an unknown one that of standard.
@@ -146,7 +146,7 @@ func (g *deciding) sloRule(s *SLO) {
 		last = Reason{Code: ReasonForecastHold, Signal: fleet.SignalRunning, To: o.Want, Numbers: map[string]float64{
 			"hold_seconds": float64(o.Chief.Hold * quantile.SlotSeconds), "need": float64(o.Need)}}
 	}
-	if o.CatchUp > last.To {
+	if o.CatchUp > o.Need && o.CatchUp >= o.Want {
 		last = Reason{Code: ReasonBacklog, Signal: fleet.SignalQueueLength, To: o.CatchUp, Numbers: map[string]float64{
 			"backlog_seconds": o.Backlog, "demand": o.Demand, "late_seconds": s.LateSeconds}}
 	}
@@ -155,7 +155,7 @@ func (g *deciding) sloRule(s *SLO) {
 		g.note(first)
 	}
 	needed := last.To
-	g.need(last, o.Upper)
+	g.need(last, min(max(o.Upper, 0), maxReplicas))
 	g.input(running, s.RequestsPerReplica, &needed)
 	g.input(queue, 0, nil)
 	g.input(rate, 0, nil)

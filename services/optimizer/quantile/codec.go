@@ -13,7 +13,7 @@ import (
 // parameters of the same shape stays valid.
 const (
 	codecMagic   = 'Q'
-	codecVersion = 1
+	codecVersion = 2
 	// MaxEncoded is the largest kept policy that is read, bytes. One of the defaults has 40 to 70 thousand.
 	MaxEncoded = 512 << 10
 )
@@ -34,7 +34,7 @@ func (c *Policy) Encode() []byte {
 	w.buf = append(w.buf, codecMagic, codecVersion)
 	w.shape(&c.par)
 	w.int(c.slot)
-	w.floats(c.load.work, c.load.started, c.load.queue, c.requests, c.slots, c.hours)
+	w.floats(c.load.work, c.load.started, c.load.queue, c.requests, c.slots, c.hours, c.since, c.fast)
 	w.int(int64(c.chief))
 	w.int(int64(c.second))
 	w.history(&c.past)
@@ -66,7 +66,7 @@ func Decode(b []byte, p Params) (*Policy, error) {
 		return nil, ErrShape
 	}
 	c.slot = r.int(0, math.MaxInt32)
-	r.floats(&c.load.work, &c.load.started, &c.load.queue, &c.requests, &c.slots, &c.hours)
+	r.floats(&c.load.work, &c.load.started, &c.load.queue, &c.requests, &c.slots, &c.hours, &c.since, &c.fast)
 	c.chief = int(r.int(0, int64(len(c.queue)-1)))
 	c.second = int(r.int(-1, int64(len(c.queue)-1)))
 	r.history(&c.past)
@@ -153,7 +153,7 @@ func (w *writer) forecast(f *forecast) {
 func (w *writer) shadow(s *shadow) {
 	w.int(int64(s.want))
 	w.int(int64(s.phase))
-	w.floats(s.backlog, s.late, s.paid, s.cycles)
+	w.floats(s.backlog, s.late, s.paid, s.cycles, s.since, s.worst, s.fast)
 	w.extreme(&s.hold)
 	w.extreme(&s.start)
 }
@@ -299,7 +299,7 @@ func (r *reader) forecast(f *forecast, wants []int32) {
 func (r *reader) shadow(s *shadow) {
 	s.want = int32(r.int(0, maxReplicas)) //nolint:gosec // within its bounds
 	s.phase = int8(r.int(0, 2))           //nolint:gosec // within its bounds
-	r.floats(&s.backlog, &s.late, &s.paid, &s.cycles)
+	r.floats(&s.backlog, &s.late, &s.paid, &s.cycles, &s.since, &s.worst, &s.fast)
 	r.extreme(&s.hold)
 	r.extreme(&s.start)
 }

@@ -16,7 +16,7 @@ type Outlook struct {
 	Middle    float64 // the median of the demand then
 	Upper     float64 // the quantile of the demand then, by which is sized
 	Need      int     // replicas for Upper
-	Want      int     // the highest Need of the hold
+	Want      int     // replicas that are asked for: the Need or CatchUp of now, or a higher one that is held
 	CatchUp   int     // what a backlog takes to be worked off; 0: none that makes requests late
 	Chief     Standing
 	Runner    *Standing // the next cheapest that would have been on time; nil: none would
@@ -28,11 +28,11 @@ type Outlook struct {
 type Standing struct {
 	Cast     Cast    // of shadows
 	Quantile float64 // of shadows
-	Hold     int     // slots, of shadows
+	Hold     int     // slots for which one spare replica is kept, of shadows
 	Want     int     // asked for now
 	Mean     float64 // replicas paid for
 	Late     float64 // share of requests
-	Expected float64 // share of requests, with what was to be expected beforehand; of shadows
+	Expected float64 // share of requests, with its worst hour once more and what was to be expected beforehand; of shadows
 	Cycles   float64 // up-down-ups per hour
 }
 
@@ -44,7 +44,7 @@ func (c *Policy) Outlook() Outlook {
 	size := spread(level)
 	o := Outlook{Slot: c.slot - 1, Learned: c.casts[0].n, Hours: c.hours, Demand: c.demand(), Backlog: c.load.backlog(), Median: c.median(), LeadSlots: f.lead,
 		Level: level, Middle: max(0, level+f.middle*size), Upper: max(0, level+f.edge[at.Quantile]*size),
-		Need: int(c.wants[at.Cast][at.Quantile]), Want: int(c.queue[c.chief].want), CatchUp: int(c.catchUp()),
+		Need: int(c.wants[at.Cast][at.Quantile]), Want: int(c.own.want), CatchUp: int(c.catchUp()),
 		Chief: c.standing(&c.queue[c.chief]), Own: c.standing(&c.own), Plain: c.standing(&c.plain)}
 	if c.second >= 0 {
 		s := c.standing(&c.queue[c.second])
@@ -57,7 +57,7 @@ func (c *Policy) Outlook() Outlook {
 func (c *Policy) standing(s *shadow) Standing {
 	believed := c.believed()
 	return Standing{Cast: s.at.Cast, Quantile: c.par.Quantiles[s.at.Quantile], Hold: c.par.Holds[s.at.Hold], Want: int(s.want),
-		Mean: part(s.paid, c.slots), Late: part(s.late, c.requests), Expected: part(s.late+believed*s.prior, c.requests+believed),
+		Mean: part(s.paid, c.slots), Late: part(s.late, c.requests), Expected: part(s.late+s.worst+believed*s.prior, c.requests+believed),
 		Cycles: part(s.cycles*hourSlots, c.slots)}
 }
 

@@ -1,6 +1,9 @@
 package quantile
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Policy is the learner of one service: what it knows, and the shadow in charge.
 type Policy struct {
@@ -17,6 +20,7 @@ type Policy struct {
 	track  track
 
 	requests, slots float64 // decayed like the shadows' sums
+	since, fast     float64 // requests at the beginning of the hour; of the last hours
 	hours           float64 // of experience
 	wants           [Casts][]int32
 }
@@ -39,7 +43,7 @@ func New(p Params) *Policy {
 			}
 		}
 	}
-	c.own = shadow{start: newExtreme(c.par.ColdSlots + 1)}
+	c.own = shadow{hold: newExtreme(slices.Max(c.par.Holds) + int(c.par.leastHold())), start: newExtreme(c.par.ColdSlots + 1)}
 	c.plain = shadow{hold: newExtreme(plainHold), start: newExtreme(c.par.ColdSlots + 1)}
 	return c
 }
@@ -59,9 +63,10 @@ func (c *Policy) Step(g Gauges) int {
 	for i := range c.casts {
 		c.casts[i].step(&c.past, demand, c.wants[i])
 	}
+	used := c.used()
 	for i := range c.queue {
 		s := &c.queue[i]
-		s.step(&c.par, c.slot, c.wants[s.at.Cast][s.at.Quantile], demand, requests)
+		s.step(&c.par, c.slot, c.wants[s.at.Cast][s.at.Quantile], used, demand, requests)
 	}
 	c.plain.react(&c.par, c.slot, demand, requests)
 	c.own.serve(&c.par, demand, requests)
@@ -75,15 +80,23 @@ func (c *Policy) Step(g Gauges) int {
 	return want
 }
 
-// want is what the shadow in charge asks for, and what works off a backlog.
+// want is what the quantile and hold of the shadow in charge ask for, and what works off a backlog. The hold is the policy's own: when another
+// shadow takes over, the count goes on from where it is. It is never under what the shadow has, which is on time because it has that much.
 func (c *Policy) want() int {
-	return int(max(c.queue[c.chief].want, c.catchUp()))
+	at := c.queue[c.chief].at
+	need := max(c.wants[at.Cast][at.Quantile], c.catchUp())
+	return int(max(c.own.settle(&c.par, c.slot-1, need, c.used(), c.par.Holds[at.Hold]), c.queue[c.chief].want))
 }
 
 // catchUp is what works off the backlog there is, and the one that a surge is about to make.
 func (c *Policy) catchUp() int32 {
 	demand, backlog := c.demand(), c.load.backlog()
 	return c.par.catchUp(demand, backlog+c.own.coming(&c.par, c.slot, demand, backlog))
+}
+
+// used is the replicas in use over the last minute, and a tenth more.
+func (c *Policy) used() int32 {
+	return int32(math.Ceil(1.1 * c.past.mean(c.past.n-4, c.past.n))) //nolint:gosec // at most maxReplicas
 }
 
 // demand of the newest slot.
@@ -117,9 +130,14 @@ func (c *Policy) hourly() {
 		f.refresh(c.par.Quantiles)
 		f.ask(f.level(), c.wants[i])
 	}
+	c.fast = fastKeep*c.fast + c.requests - c.since
+	for i := range c.queue {
+		c.queue[i].endHour()
+	}
 	c.chief, c.second = c.best()
 	keep := math.Exp2(-1 / (24 * c.par.HalfLifeDays))
 	c.requests *= keep
+	c.since = c.requests
 	c.slots *= keep
 	for i := range c.queue {
 		c.queue[i].age(keep)
@@ -128,10 +146,10 @@ func (c *Policy) hourly() {
 	c.plain.age(keep)
 }
 
-// best is the cheapest shadow that was on time and calm, and the next cheapest, -1 where there is none; if none was on time, the one with
-// the fewest late requests.
+// best is the cheapest shadow that was on time, cycles priced in, and the next cheapest, -1 where there is none; if none was on time, the one
+// with the fewest late requests. The one in charge stays while it is on time and next to nothing is saved.
 func (c *Policy) best() (best, second int) {
-	believed := c.believed()
+	believed, surprise := c.believed(), c.surprise()
 	least := 0
 	best, second = -1, -1
 	for i := range c.queue {
@@ -139,7 +157,7 @@ func (c *Policy) best() (best, second int) {
 		if s.late < l.late || (s.late == l.late && s.paid < l.paid) {
 			least = i
 		}
-		if s.late+believed*s.prior > c.par.Late*(c.requests+believed) {
+		if s.fast > surprise || !c.onTime(s, believed) {
 			continue
 		}
 		switch {
@@ -149,10 +167,33 @@ func (c *Policy) best() (best, second int) {
 			second = i
 		}
 	}
-	if best < 0 {
-		best = least
+	switch {
+	case best < 0:
+		return least, second
+	case best != c.chief && c.queue[c.chief].fast <= surprise && c.onTime(&c.queue[c.chief], believed) && c.price(best) > (1-worthMoving)*c.price(c.chief):
+		return c.chief, best
 	}
 	return best, second
+}
+
+// worthMoving is the share of its price that another shadow must save to take over from one that is on time.
+const worthMoving = 0.01
+
+// surprise is how many late requests of the last hours forbid a shadow to be in charge, whatever it had before: four times what is aimed at, but
+// twice what the best of them had, since after a burst that nobody could meet nobody is to blame. It is how a load that has become another one
+// is noticed within hours.
+func (c *Policy) surprise() float64 {
+	least := c.queue[0].fast
+	for i := range c.queue {
+		least = min(least, c.queue[i].fast)
+	}
+	return max(4*c.par.Late*c.fast, 2*least)
+}
+
+// onTime says whether a shadow has few enough late requests: those that it had, as many again as its worst hour had, and those that were to be
+// expected before anything was seen. Late requests come in bursts, and what happened once will happen again.
+func (c *Policy) onTime(s *shadow, believed float64) bool {
+	return s.late+s.worst+believed*s.prior <= c.par.Late*(c.requests+believed)
 }
 
 // believed is how many requests the expectations from elsewhere count for. What has not happened yet will: a shadow starts with the

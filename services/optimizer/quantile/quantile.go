@@ -31,26 +31,27 @@ type Gauges struct {
 type Params struct {
 	// ColdSlots is how many slots pass from an order to the first one that it serves. Default 12 (180 s), at most 240 (an hour).
 	ColdSlots int
-	// Late is the share of late requests that is aimed at. Default 0.006, for an objective of 0.01.
+	// Late is the share of late requests that is aimed at, a worst hour to come included. Default 0.009, for an objective of 0.01.
 	Late float64
 	// LateSeconds: a request that waits longer to start is late. Default 5.
 	LateSeconds float64
-	// HalfLifeDays after which experience counts half. Default 3; +Inf: it never fades.
+	// HalfLifeDays after which experience counts half. Default 4; +Inf: it never fades.
 	HalfLifeDays float64
-	// Cycle is what one up-down-up is worth avoiding, in replica-slots. Default 80 (20 replica-minutes).
+	// Cycle is what one up-down-up is worth avoiding, in replica-slots. Default 350 (a replica for an hour and a half).
 	Cycle float64
 	// CatchUpSeconds within which a backlog that makes requests late is worked off. Default 90.
 	CatchUpSeconds float64
-	// Quantiles of the forecasts' errors, and Holds in slots: together with the forecasts they are the shadows. Ascending, at most 16 of each.
-	// Defaults: 0.70 to 0.997 in eleven, and 2 to 80 minutes in six.
+	// Quantiles of the forecasts' errors, and Holds in replica-slots: together with the forecasts they are the shadows. A hold is how long one
+	// spare replica is kept; n of them are kept for a n-th of it, two minutes at least. Ascending, at most 16 of each, a hold at most a day.
+	// Defaults: 0.40 to 0.997 in eleven, and 4 minutes to 5 hours in six.
 	Quantiles []float64
 	Holds     []int
-	// Prior is the share of late requests to be expected beforehand of the slots that exceed the quantile, at a hold of five minutes, per
-	// forecast; less at longer holds (power 1/4). It counts as PriorHours of experience. The defaults are twice the shares measured on the
+	// Prior is the share of late requests to be expected beforehand of the slots that exceed the quantile, at a hold of half an hour, per
+	// forecast; less at longer holds (power 0.4). It counts as PriorHours of experience. The defaults are three and a half times the shares measured on the
 	// first weeks of the workloads in docs/replay.md, and 24 hours.
 	Prior      [Casts]float64
 	PriorHours float64
-	// First is the shadow in charge of the first hour: by forecast, and index of quantile and hold. Default: the trend at 0.993, five minutes.
+	// First is the shadow in charge of the first hour: by forecast, and index of quantile and hold. Default: the trend at 0.993, a hold of 300.
 	First *Choice
 }
 
@@ -70,22 +71,22 @@ func (p Params) WithDefaults() Params {
 	for _, d := range []struct {
 		v   *float64
 		def float64
-	}{{&p.Late, 0.006}, {&p.LateSeconds, 5}, {&p.HalfLifeDays, 3}, {&p.Cycle, 80}, {&p.CatchUpSeconds, 90}, {&p.PriorHours, 24}} {
+	}{{&p.Late, 0.009}, {&p.LateSeconds, 5}, {&p.HalfLifeDays, 4}, {&p.Cycle, 350}, {&p.CatchUpSeconds, 90}, {&p.PriorHours, 24}} {
 		if *d.v == 0 {
 			*d.v = d.def
 		}
 	}
 	if len(p.Quantiles) == 0 {
-		p.Quantiles = []float64{0.70, 0.78, 0.84, 0.88, 0.91, 0.94, 0.96, 0.975, 0.985, 0.993, 0.997}
+		p.Quantiles = []float64{0.40, 0.55, 0.70, 0.80, 0.88, 0.92, 0.95, 0.97, 0.985, 0.993, 0.997}
 	}
 	if len(p.Holds) == 0 {
-		p.Holds = []int{8, 20, 40, 80, 160, 320}
+		p.Holds = []int{15, 50, 120, 300, 600, 1200}
 	}
 	if p.Prior == ([Casts]float64{}) {
-		p.Prior = [Casts]float64{CastShort: 0.20, CastMiddle: 0.38, CastLong: 0.60, CastTrend: 0.09, CastLinear: 0.34}
+		p.Prior = [Casts]float64{CastShort: 0.15, CastMiddle: 0.36, CastLong: 0.50, CastTrend: 0.09, CastLinear: 0.48}
 	}
 	if p.First == nil {
-		p.First = &Choice{Cast: CastTrend, Quantile: min(9, len(p.Quantiles)-1), Hold: min(1, len(p.Holds)-1)}
+		p.First = &Choice{Cast: CastTrend, Quantile: min(9, len(p.Quantiles)-1), Hold: min(3, len(p.Holds)-1)}
 	}
 	return p
 }

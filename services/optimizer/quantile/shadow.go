@@ -6,26 +6,63 @@ import "math"
 type shadow struct {
 	at          Choice
 	want        int32
-	hold, start extreme // highest need of the hold; lowest want of a start, which is what is ready
+	hold, start extreme // needs since the last change that may yet be the highest; lowest want of a start, which is what is ready
 	backlog     float64
 	phase       int8
 
 	late, paid, cycles float64
+	since, worst, fast float64 // late at the beginning of the hour; the most that an hour made late; of the last hours
 	prior              float64 // share of late requests to be expected before anything was seen
 }
 
 func newShadow(p *Params, at Choice) shadow {
 	hold := p.Holds[at.Hold]
-	return shadow{at: at, hold: newExtreme(hold), start: newExtreme(p.ColdSlots + 1),
-		prior: p.Prior[at.Cast] * (1 - p.Quantiles[at.Quantile]) * math.Pow(20/float64(hold), 0.25)}
+	return shadow{at: at, hold: newExtreme(hold + int(p.leastHold())), start: newExtreme(p.ColdSlots + 1),
+		prior: p.Prior[at.Cast] * (1 - p.Quantiles[at.Quantile]) * math.Pow(priorHold/float64(hold), priorPower)}
 }
+
+// The hold that the expectations of Params.Prior are for, and how they fade with longer ones: late requests of the first weeks and of single
+// days of the workloads in docs/replay.md fall with the hold by a power of 0.3 to 0.5, with that of a trend by more.
+const (
+	priorHold  = 120
+	priorPower = 0.4
+)
 
 // step lets the shadow see one slot. What is ready in it is the least that was asked for since an order of now would have had to be given:
 // orders take that long, and what is let go is gone at once.
-func (s *shadow) step(p *Params, slot int64, need int32, demand, requests float64) {
+func (s *shadow) step(p *Params, slot int64, need, used int32, demand, requests float64) {
 	s.serve(p, demand, requests)
 	need = max(need, p.catchUp(demand, s.backlog+s.coming(p, slot, demand, s.backlog)))
-	s.order(slot, s.hold.add(slot, need))
+	s.order(slot, s.settle(p, slot, need, used, p.Holds[s.at.Hold]))
+}
+
+// leastHold is how long nothing is let go for, however much it is: as long as a start takes and two minutes.
+func (p *Params) leastHold() int64 { return int64(p.ColdSlots) + 120/SlotSeconds }
+
+// settle is the count after a need. Up goes at once. Down goes to what was enough for n slots, once the replicas above it have been spare for as
+// many replica-slots as the hold allows: one spare replica is kept for the hold, four for a quarter of it. What is saved by letting go early
+// is then at least what a cycle costs, the rule of who rents skis until he could have bought them, and a large surplus never waits. What is used
+// now is never let go, whatever is forecast.
+func (s *shadow) settle(p *Params, slot int64, need, used int32, hold int) int32 {
+	e := &s.hold
+	need = max(need, min(used, s.want))
+	if need >= s.want {
+		e.clear()
+		e.add(slot, need)
+		return need
+	}
+	e.add(slot, need)
+	for i := e.n - 1; i >= 0; i-- { // what was enough lately is least
+		v, n := e.at(i).value, int64(e.slots) // nothing higher is remembered
+		if i > 0 {
+			n = slot - e.at(i-1).slot
+		}
+		if v < s.want && n >= p.leastHold() && n*int64(s.want-v) >= int64(hold) {
+			e.drop(i)
+			return v
+		}
+	}
+	return s.want
 }
 
 // serve lets what is ready work on the slot's demand.
@@ -93,12 +130,11 @@ func (p *Params) catchUp(demand, backlog float64) int32 {
 }
 
 // A surge is a demand of surgeFrom times what is ready. What it will make wait is worked off in two thirds of the time that other backlogs are,
-// by at most one and a half times the demand, since it may
-// be over at once, and two and a half times once it has lasted for two slots.
+// by at most 1.55 times the demand, since it may be over at once, and two and a half times once it has lasted for two slots.
 const (
 	surgeFrom  = 2
-	surgeHaste = 1.5
-	surgeMost  = 1.5
+	surgeHaste = 1.55
+	surgeMost  = 1.55
 	surgeLast  = 2.5
 )
 
@@ -133,7 +169,18 @@ func above(a, b, limit float64) float64 {
 	return (max(a, b) - limit) / math.Abs(b-a)
 }
 
+// endHour notes what the hour that is over made late.
+func (s *shadow) endHour() {
+	hour := s.late - s.since
+	s.worst, s.fast, s.since = max(s.worst, hour), fastKeep*s.fast+hour, s.late
+}
+
+// fastKeep is what the last hours count per hour.
+const fastKeep = 0.7
+
 func (s *shadow) age(keep float64) {
+	s.worst *= keep
+	s.since *= keep
 	s.late *= keep
 	s.paid *= keep
 	s.cycles *= keep
@@ -171,6 +218,13 @@ func (e *extreme) add(slot int64, v int32) int32 {
 	*e.at(e.n) = entry{slot, v}
 	e.n++
 	return e.at(0).value
+}
+
+// clear forgets all values, drop those before the i-th.
+func (e *extreme) clear() { e.n = 0 }
+
+func (e *extreme) drop(i int32) {
+	e.first, e.n = (e.first+i)&int32(len(e.ring)-1), e.n-i //nolint:gosec // at most twice a day's slots
 }
 
 func (e *extreme) grow() {
