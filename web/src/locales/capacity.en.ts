@@ -143,7 +143,7 @@ export const capacity = {
     unknown: "unknown",
     planned: "planned",
     long: "{{value}} pods wait longer than allowed, the longest for {{age}}.",
-    gpus: "{{value}} GPUs",
+    gpus: "{{value}} × GPU",
     causes: {
       room: "A node has room: the scheduler's turn",
       node_starting: "Its node is starting",
