@@ -1215,6 +1215,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/exports/allocations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Who cost what by day, as CSV or Parquet
+         * @description A row per day, cluster, kind, group and resource, idle apart; the amounts add up to the total of the same view.
+         */
+        get: operations["export-allocations"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/exports/focus": {
         parameters: {
             query?: never;
@@ -1656,6 +1676,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/rollouts/{id}/rollback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** End a rollout; from the canary on the policy before is in force again */
+        post: operations["rollback-rollout"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/savings": {
         parameters: {
             query?: never;
@@ -2001,6 +2038,24 @@ export interface paths {
         get: operations["list-policy-versions"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workloads/{id}/rollouts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List a workload's rollouts, newest first */
+        get: operations["list-rollouts"];
+        put?: never;
+        /** Roll a policy out in stages: shadow, canary, enforce */
+        post: operations["create-rollout"];
         delete?: never;
         options?: never;
         head?: never;
@@ -3745,6 +3800,27 @@ export interface components {
             /** Format: uuid */
             workload_id: string;
         };
+        "Create-rolloutRequest": {
+            /**
+             * Format: int64
+             * @default 3600
+             */
+            canary_seconds?: number;
+            /**
+             * Format: double
+             * @default 0.25
+             */
+            canary_share?: number;
+            /** @description YAML with mode: enforce */
+            document: string;
+            /** @description why without a replay; kept in the audit log */
+            replay_override?: string;
+            /**
+             * Format: int64
+             * @default 3600
+             */
+            shadow_seconds?: number;
+        };
         "Create-silenceRequest": {
             /**
              * Format: date-time
@@ -4448,6 +4524,9 @@ export interface components {
         };
         "List-restatementsResponse": {
             items: components["schemas"]["Restatement"][] | null;
+        };
+        "List-rolloutsResponse": {
+            items: components["schemas"]["Rollout"][] | null;
         };
         "List-silencesResponse": {
             items: components["schemas"]["Silence"][] | null;
@@ -5596,6 +5675,73 @@ export interface components {
              */
             to: string;
         };
+        Rollout: {
+            /** Format: float */
+            after_error_ratio: number | null;
+            /**
+             * Format: float
+             * @description of the stage so far
+             */
+            after_late_ratio: number | null;
+            /**
+             * Format: int64
+             * @description in force before
+             */
+            base_version: number;
+            /** Format: float */
+            before_error_ratio: number | null;
+            /**
+             * Format: float
+             * @description over as long as the canary before it; null: nobody said
+             */
+            before_late_ratio: number | null;
+            /**
+             * Format: int64
+             * @description replicas, from the share
+             */
+            canary_floor: number | null;
+            /**
+             * Format: int64
+             * @description of the canary, and of the watch under enforce
+             */
+            canary_seconds: number;
+            /**
+             * Format: double
+             * @description of the replicas at its beginning that the canary may take away
+             */
+            canary_share: number;
+            /** Format: date-time */
+            created_at: string;
+            created_by: string;
+            document: string;
+            /** Format: date-time */
+            finished_at: string | null;
+            /** Format: uuid */
+            id: string;
+            /** @description why it ended: late_ratio, error_ratio, nothing_told, policy_changed, or words */
+            outcome: string;
+            /** @description why without a replay */
+            reason: string;
+            replay_id: string | null;
+            /** @description what it decided beside the policy in force */
+            shadow: components["schemas"]["ShadowCount"];
+            /** Format: int64 */
+            shadow_seconds: number;
+            /**
+             * Format: date-time
+             * @description data time
+             */
+            stage_at: string;
+            /** @enum {string} */
+            state: "shadow" | "canary" | "enforce" | "done" | "rolled_back" | "cancelled" | "superseded";
+            /**
+             * Format: int64
+             * @description saved for the canary; null before
+             */
+            version: number | null;
+            /** Format: uuid */
+            workload_id: string;
+        };
         "Rotate-channel-secretRequest": {
             /**
              * Format: int64
@@ -5725,6 +5871,25 @@ export interface components {
         SetRoleInputBody: {
             /** @enum {string} */
             role: "owner" | "admin" | "operator" | "finance" | "viewer";
+        };
+        ShadowCount: {
+            /** Format: int64 */
+            blind: number;
+            /** Format: int64 */
+            decisions: number;
+            /** Format: int64 */
+            fewer: number;
+            /** Format: int64 */
+            last_in_force: number;
+            last_reason: string;
+            /** Format: int64 */
+            last_target: number;
+            /** Format: int64 */
+            more: number;
+            /** Format: double */
+            ratio: number;
+            /** Format: int64 */
+            same: number;
         };
         SharedCostRule: {
             /** Format: date-time */
@@ -12243,6 +12408,98 @@ export interface operations {
             };
         };
     };
+    "export-allocations": {
+        parameters: {
+            query?: {
+                cluster?: string;
+                /** @description idle belongs to no namespace or team */
+                namespace?: string;
+                team?: string;
+                workload?: string;
+                /** @description default: 30 days before to; whole UTC days unless step is hour */
+                from?: string;
+                /** @description default: the tenant's newest data */
+                to?: string;
+                /** @description team, namespace, workload, cluster, kind, purchase, resource or label:KEY */
+                aggregate?: string;
+                /** @description what the ledger said at this moment, by the service's clock: closed hours only, without use. Default: the newest versions */
+                as_of?: string;
+                /** @description shared: idle and overhead are carried by the workloads of their cluster, per resource and in proportion to their cost; what nobody can carry stays */
+                idle?: "separate" | "shared";
+                format?: "csv" | "parquet";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The export */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/vnd.apache.parquet": string;
+                    "text/csv": string;
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
     "export-focus": {
         parameters: {
             query: {
@@ -14289,6 +14546,82 @@ export interface operations {
             };
         };
     };
+    "rollback-rollout": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Rollout"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
     "get-savings": {
         parameters: {
             query: {
@@ -15911,6 +16244,153 @@ export interface operations {
             };
             /** @description Not Found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "list-rollouts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List-rolloutsResponse"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "create-rollout": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Create-rolloutRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Rollout"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Conflict */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
