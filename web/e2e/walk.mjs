@@ -33,6 +33,24 @@ const ask = (page, path) =>
     return response.ok ? response.json() : null;
   }, path);
 
+/** A finished replay: one that is there, or a new one of the workload's policy. */
+async function replayed(page, workload) {
+  const done = async () => ((await ask(page, "/replays?limit=50"))?.items ?? []).find((r) => r.state === "done");
+  const there = await done();
+  if (there) return there;
+  await page.evaluate(async (id) => {
+    const body = JSON.stringify({ workload_id: id });
+    await fetch("/api/v1/replays", { method: "POST", headers: { "content-type": "application/json" }, body });
+  }, workload.id);
+  for (let i = 0; i < 60; i++) {
+    await page.waitForTimeout(1000);
+    const one = await done();
+    if (one) return one;
+  }
+  fail("replay", "no replay was done within a minute");
+  return null;
+}
+
 /** What a page must show, given what the API says is there. Each entry: a name, a path, selectors that must appear. */
 async function pagesOf(page) {
   const clusters = (await ask(page, "/clusters?limit=5"))?.items ?? [];
@@ -46,6 +64,7 @@ async function pagesOf(page) {
     workloads.find((w) => w.policy_version > 0) ??
     workloads[0];
   if (!cluster || !workload) throw new Error("the service has no cluster with workloads to walk through");
+  const replay = await replayed(page, workload);
   const chart = "[data-chart] canvas";
   const row = "tbody tr";
   const pages = [
@@ -67,6 +86,7 @@ async function pagesOf(page) {
     ...(decisions[0] ? [["decision", `/decisions/${decisions[0].id}`, [".ladder", row]]] : []),
     ["approvals", "/approvals", ["main h1"]],
     ["replay", "/replay", ["main h1"]],
+    ...(replay ? [["replay-result", `/replay?id=${replay.id}`, ["[data-frontier]", chart, row]]] : []),
     ["cost", "/cost", [chart, row]],
     ["cost-workloads", "/cost?by=workload&window=d7&idle=shared", [chart, row]],
     ["cost-tree", "/cost?view=tree", ["[data-treemap] button"]],

@@ -130,7 +130,11 @@ export function ReplayFound({ result }: { result: ReplayResult }) {
         <Stat
           label={t("replay.proposedCost")}
           value={proposed?.ratio ? f.number(proposed.ratio) : dash(proposed?.paid ?? null, f.number)}
-          detail={saving === null ? t("replay.noCurrent") : t("replay.against", { change: `${saving > 0 ? "+" : ""}${f.percent(saving, 1)}` })}
+          detail={
+            saving === null
+              ? t("replay.noCurrent")
+              : t("replay.against", { change: `${saving > 0 ? "+" : ""}${f.percent(saving, 1)}` })
+          }
         />
         <Stat
           label={t("replay.late")}
