@@ -42,7 +42,7 @@ const rowsPerGroup = 50_000
 // ParquetWriter writes rows of text as Parquet, columns in the order of their names, compressed with zstd. Its values are those of a CSV:
 // empty is null.
 type ParquetWriter struct {
-	out     *parquet.Writer
+	out     *parquet.GenericWriter[any]
 	columns []ParquetColumn // in the file's order
 	from    []int           // place in the caller's row
 	row     parquet.Row
@@ -58,7 +58,7 @@ func NewParquetWriter(w io.Writer, name string, columns []ParquetColumn) *Parque
 		p.from = append(p.from, slices.IndexFunc(columns, func(x ParquetColumn) bool { return x.Name == c.Name }))
 	}
 	p.row = make(parquet.Row, len(p.columns))
-	p.out = parquet.NewWriter(w, parquet.NewSchema(name, group), parquet.Compression(&parquet.Zstd), parquet.MaxRowsPerRowGroup(rowsPerGroup), parquet.CreatedBy("plimsoll", "1", ""))
+	p.out = parquet.NewGenericWriter[any](w, parquet.NewSchema(name, group), parquet.Compression(&parquet.Zstd), parquet.MaxRowsPerRowGroup(rowsPerGroup), parquet.CreatedBy("plimsoll", "1", ""))
 	return p
 }
 
@@ -138,7 +138,7 @@ func scaled(text string, places int) ([]byte, bool) {
 		if negative {
 			n = -n
 		}
-		binary.BigEndian.PutUint64(b, uint64(n>>63)) //nolint:gosec // the sign, in all bits
+		binary.BigEndian.PutUint64(b, uint64(n>>63))
 		binary.BigEndian.PutUint64(b[8:], uint64(n)) //nolint:gosec // two's complement
 		return b, true
 	}
@@ -157,7 +157,7 @@ func unscaled(b []byte, places int) string {
 	n := new(big.Int).SetBytes(b)
 	sign := ""
 	if len(b) > 0 && b[0]&0x80 != 0 {
-		n.Sub(new(big.Int).Lsh(big.NewInt(1), uint(8*len(b))), n) //nolint:gosec // a few bytes
+		n.Sub(new(big.Int).Lsh(big.NewInt(1), uint(8*len(b))), n)
 		sign = "-"
 	}
 	text := n.String()
