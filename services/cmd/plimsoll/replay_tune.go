@@ -13,7 +13,7 @@ import (
 func replayTune(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := newReplayFlags("tune")
 	family := f.set.String("family", "plimsoll-cq", "what is tuned: plimsoll-cq, or a family of baselines by `NAME` (see plimsoll replay policies)")
-	current := f.set.String("current", "", "the `SETTING` of now: late-60 for plimsoll-cq (it aims at 60 per cent of the lateness that is allowed), the target for a family; default: its default")
+	current := f.set.String("current", "", "the `SETTING` of now: late-90 for plimsoll-cq (it aims at 90 per cent of the lateness that is allowed), the target for a family; default: its default")
 	days := f.set.Int("days", 21, "of the end of each load that are replayed, 1 to 21")
 	least := f.set.Int("min-days", 14, "of history without which nothing moves")
 	if err := f.prepare(args, stderr); err != nil {
@@ -59,7 +59,7 @@ func replayTune(ctx context.Context, args []string, stdout, stderr io.Writer) er
 func notches(family, current string, slo float64) ([]lab.Notch, string, error) {
 	if family == "plimsoll-cq" {
 		if current == "" {
-			current = "late-60"
+			current = "late-90"
 		}
 		return lab.QuantileNotches(slo), current, nil
 	}
