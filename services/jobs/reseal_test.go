@@ -97,7 +97,7 @@ func TestARotatedKeySealsEverythingAnew(t *testing.T) {
 func TestEverySealedColumnIsSealedAnew(t *testing.T) {
 	t.Parallel()
 	e := newEstate(t)
-	known := map[string]bool{"signing_key.sealed_private": true, "webhook.sealed_secret": true, "cloud_account.sealed": true}
+	known := map[string]bool{"signing_key.sealed_private": true, "webhook.sealed_secret": true, "webhook.sealed_old": true, "cloud_account.sealed": true}
 	found := 0
 	e.tx(func(ctx context.Context, tx *store.Tx) error {
 		rows, err := tx.PGX().Query(ctx, `SELECT table_name || '.' || column_name FROM information_schema.columns WHERE table_schema = 'public' AND column_name LIKE 'sealed%' AND data_type = 'bytea'`)
