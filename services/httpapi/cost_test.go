@@ -176,9 +176,22 @@ func TestTimeseriesAndSummary(t *testing.T) {
 	if d := cmp.Diff([]string{"red 0228=0.00 0301=9.00 0302=9.00", "blue 0228=0.00 0301=2.00 0302=2.00"}, got); d != "" {
 		t.Errorf("series (-want +got):\n%s", d)
 	}
-	b.get("/api/v1/cost/timeseries?step=hour&from=2026-03-01T00:00:00Z&to=2026-03-02T00:00:00Z").want(t, 200).into(t, &series)
+	series = httpapi.CostTimeseries{}
+	b.get("/api/v1/cost/timeseries?step=hour&from=2026-02-01T00:00:00Z&to=2026-02-02T00:00:00Z").want(t, 200).into(t, &series)
 	if series.Step != "hour" || len(series.Series) != 0 {
 		t.Errorf("hours without rows: %+v", series)
+	}
+	b.get("/api/v1/cost/timeseries?step=hour&from=2026-03-01T05:00:00Z&to=2026-03-01T08:00:00Z").want(t, 200).into(t, &series)
+	got = nil
+	for _, s := range series.Series {
+		text := s.Kind + " " + s.Name
+		for _, p := range s.Points {
+			text += " " + p.At.Format("15") + "=" + p.Amount.Amount
+		}
+		got = append(got, text)
+	}
+	if d := cmp.Diff([]string{"workload red 05=0.00 06=6.00 07=0.00", "idle  05=0.00 06=4.00 07=0.00", "workload blue 05=0.00 06=1.00 07=0.00"}, got); d != "" {
+		t.Errorf("one hour of rows (-want +got):\n%s", d)
 	}
 	b.get("/api/v1/cost/timeseries?step=hour&from=2026-01-01T00:00:00Z&to=2026-03-02T00:00:00Z").want(t, 422)
 	var sum httpapi.CostSummary
