@@ -135,7 +135,7 @@ func loadFaults() []Scenario {
 		}
 	}
 	noise := func() func(int) float64 {
-		r := rand.New(rand.NewPCG(4, 7)) //nolint:gosec // the same course in every run
+		r := rand.New(rand.NewPCG(4, 7))
 		return func(int) float64 { return max(0, 8+2*r.NormFloat64()) }
 	}
 	return []Scenario{

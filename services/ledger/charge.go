@@ -104,7 +104,7 @@ func ChargeTeams(scopes [][]Row, idle *Spread, rules []SharedRule) Charges {
 			}
 		}
 		mine = ShareWorkloads(mine, picked, rule.Spread, metric)
-		all = append(others, mine...)
+		all = slices.Concat(others, mine)
 		after := teamSums(mine)
 		for team, sum := range after {
 			if team != marker {

@@ -138,7 +138,7 @@ func saveCharges(ctx context.Context, tx *Tx, id string, all []billing.Row) erro
 // shares says whether two files have an account's billing period in common, or a part of one.
 func shares(a, b []billing.Period) bool {
 	for _, p := range a {
-		if _, ok := overlapping(p, b); ok {
+		if overlaps(p, b) {
 			return true
 		}
 	}
@@ -148,20 +148,20 @@ func shares(a, b []billing.Period) bool {
 // notIn is a period of a that b has nothing of.
 func notIn(a, b []billing.Period) (billing.Period, bool) {
 	for _, p := range a {
-		if _, ok := overlapping(p, b); !ok {
+		if !overlaps(p, b) {
 			return p, true
 		}
 	}
 	return billing.Period{}, false
 }
 
-func overlapping(p billing.Period, all []billing.Period) (billing.Period, bool) {
+func overlaps(p billing.Period, all []billing.Period) bool {
 	for _, q := range all {
 		if p.Provider == q.Provider && p.Account == q.Account && p.From.Before(q.To) && q.From.Before(p.To) {
-			return q, true
+			return true
 		}
 	}
-	return billing.Period{}, false
+	return false
 }
 
 // noNilList keeps lists out of being NULL.

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"plimsoll.dev/services/fleet"
@@ -100,7 +101,7 @@ func pastMinutes(ticks []int64, columns []Column, from, to time.Time) []PastMinu
 func meanOf(values []float64, from, to int) *float64 {
 	sum, n := 0.0, 0
 	for i := from; i < to && i < len(values); i++ {
-		if v := values[i]; v == v { //nolint:gocritic // NaN is missing
+		if v := values[i]; !math.IsNaN(v) {
 			sum, n = sum+v, n+1
 		}
 	}
