@@ -10,7 +10,7 @@ import {
   statementFile,
   statementsQuery,
   type TeamCharge,
-} from "../api/finops";
+} from "../api/statements";
 import { ask } from "../components/ask";
 import { PageHead, Panel } from "../components/page";
 import { Empty, Gate, StaleNote, TableSkeleton } from "../components/state";
