@@ -53,6 +53,20 @@ capabilities: {drop: [ALL]}
 {{- end }}
 - {name: PLIMSOLL_PUBLIC_URL, value: {{ .Values.publicURL | quote }}}
 - {name: PLIMSOLL_LISTEN, value: ":{{ .Values.service.port }}"}
+{{- with .Values.smtp }}
+{{- if .host }}
+- {name: PLIMSOLL_SMTP_HOST, value: {{ .host | quote }}}
+{{- if .port }}
+- {name: PLIMSOLL_SMTP_PORT, value: {{ .port | quote }}}
+{{- end }}
+- {name: PLIMSOLL_SMTP_TLS, value: {{ .tls | quote }}}
+- {name: PLIMSOLL_SMTP_FROM, value: {{ .from | quote }}}
+{{- if .user }}
+- {name: PLIMSOLL_SMTP_USER, value: {{ .user | quote }}}
+{{ include "plimsoll.secretEnv" (dict "secret" (.passwordSecret | default $.Values.existingSecret) "key" "PLIMSOLL_SMTP_PASSWORD") }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- with .Values.extraEnv }}
 {{ toYaml . }}
 {{- end }}
