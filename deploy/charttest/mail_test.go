@@ -45,7 +45,7 @@ func TestMailServerOfTheService(t *testing.T) {
 		"or from a Secret of its own": {"smtp: {host: smtp.example.com, port: 2465, tls: tls, from: alerts@example.com, user: '007', passwordSecret: mail}",
 			map[string]string{base + "HOST": "smtp.example.com", base + "PORT": "2465", base + "TLS": "tls", base + "FROM": "alerts@example.com",
 				base + "USER": "007", base + "PASSWORD": "mail/PLIMSOLL_SMTP_PASSWORD"}},
-		"without a host nothing of it is told":              {"smtp: {from: alerts@example.com, user: alerts}", map[string]string{}},
+		"without a host nothing of it is told": {"smtp: {from: alerts@example.com, user: alerts}", map[string]string{}},
 		"tls forgotten by reused values is the service's default": {"smtp: {host: smtp.example.com, tls: null, from: alerts@example.com}",
 			map[string]string{base + "HOST": "smtp.example.com", base + "TLS": "", base + "FROM": "alerts@example.com"}},
 		"values of a release before mail came still render": {"smtp: null", map[string]string{}},
