@@ -8,6 +8,7 @@ import {
   Group,
   Menu,
   NavLink,
+  ScrollArea,
   Slider,
   Text,
   Tooltip,
@@ -299,37 +300,39 @@ export function Shell({
         </Group>
       </AppShell.Header>
       <AppShell.Navbar p="xs" component="nav" aria-label={t("nav.menu")} style={{ borderColor: "var(--hairline)" }}>
-        {SECTIONS.map((section) => (
-          <div key={section.name}>
-            <div className="nav-section">{t(`nav.sections.${section.name}`)}</div>
-            {section.links.map(({ to, label, icon: Icon }) => (
-              <NavLink
-                key={to}
-                component={Link}
-                to={to}
-                className="nav-link"
-                label={t(`nav.${label}`)}
-                leftSection={<Icon size={18} stroke={1.7} />}
-                rightSection={
-                  counts[label] ? (
-                    <Badge
-                      size="sm"
-                      variant="filled"
-                      color={label === "alerts" ? "red" : "violet"}
-                      circle={counts[label] < 10}
-                    >
-                      {f.integer(counts[label])}
-                    </Badge>
-                  ) : undefined
-                }
-                active={active(to)}
-                aria-current={active(to) ? "page" : undefined}
-                onClick={menu.close}
-              />
-            ))}
-          </div>
-        ))}
-        <Group mt="auto" px="sm" py="xs" gap={6} c="dimmed">
+        <AppShell.Section grow component={ScrollArea} type="scroll" scrollbarSize={6}>
+          {SECTIONS.map((section) => (
+            <div key={section.name}>
+              <div className="nav-section">{t(`nav.sections.${section.name}`)}</div>
+              {section.links.map(({ to, label, icon: Icon }) => (
+                <NavLink
+                  key={to}
+                  component={Link}
+                  to={to}
+                  className="nav-link"
+                  label={t(`nav.${label}`)}
+                  leftSection={<Icon size={18} stroke={1.7} />}
+                  rightSection={
+                    counts[label] ? (
+                      <Badge
+                        size="sm"
+                        variant="filled"
+                        color={label === "alerts" ? "red" : "violet"}
+                        circle={counts[label] < 10}
+                      >
+                        {f.integer(counts[label])}
+                      </Badge>
+                    ) : undefined
+                  }
+                  active={active(to)}
+                  aria-current={active(to) ? "page" : undefined}
+                  onClick={menu.close}
+                />
+              ))}
+            </div>
+          ))}
+        </AppShell.Section>
+        <Group px="sm" pt="xs" gap={6} c="dimmed">
           <IconBolt size={14} />
           <Text size="xs">{f.zone}</Text>
         </Group>

@@ -46,6 +46,7 @@ export function makeFormat(locale: string, currency: string, zone: string) {
     day: (d: Date) => time.formatDay(d, locale, zone),
     calendarDay: (d: Date) => time.formatDay(d, locale, "UTC"),
     calendarMonth: (d: Date) => time.formatMonthShort(d, locale, "UTC"),
+    calendarMonthYear: (d: Date) => time.formatMonth(d, locale, "UTC"),
     month: (d: Date) => time.formatMonth(d, locale, zone),
     tick: (d: Date) => time.formatTick(d, locale, zone),
     duration: (s: number) => time.formatDuration(s, locale),

@@ -10,6 +10,7 @@ import { CardSkeleton, Empty, Gate } from "../components/state";
 import { Pager } from "../components/table";
 import { useFormat } from "../lib/format";
 import { addMoney, type Money, negateMoney } from "../lib/money";
+import { parseTime } from "../lib/time";
 import { useAct } from "./act";
 import { useMay } from "./me";
 
@@ -39,7 +40,8 @@ function AnomalyCard({ anomaly: a, may }: { anomaly: Anomaly; may: boolean }) {
             {a.name && ` · ${a.name}`}
           </Text>
           <Text size="sm" c="dimmed">
-            {t("telling.day")} {a.day} · {t("telling.usual", { low: f.money(a.low), high: f.money(a.high) })}
+            {t("telling.day")} {f.calendarDate(parseTime(a.day))} ·{" "}
+            {t("telling.usual", { low: f.money(a.low), high: f.money(a.high) })}
           </Text>
         </div>
         <Badge color={a.direction === "up" ? "orange" : "blue"}>
@@ -136,6 +138,7 @@ function AnomalyCard({ anomaly: a, may }: { anomaly: Anomaly; may: boolean }) {
 
 export function AnomaliesPage() {
   const { t } = useTranslation();
+  const f = useFormat();
   const search = useSearch({ from: "/signed-in/anomalies" });
   const navigate = useNavigate();
   const may = useMay("operator");
@@ -148,7 +151,7 @@ export function AnomaliesPage() {
         title={t("telling.anomalies")}
         text={
           looked
-            ? `${t("telling.anomaliesText")} ${t("telling.lookedTo", { day: looked })}`
+            ? `${t("telling.anomaliesText")} ${t("telling.lookedTo", { day: f.calendarDate(parseTime(looked)) })}`
             : t("telling.anomaliesText")
         }
         actions={

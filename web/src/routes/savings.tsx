@@ -57,8 +57,7 @@ export function SavingsPage() {
   const f = useFormat();
   const search = useSearch({ from: "/signed-in/savings" });
   const navigate = useNavigate();
-  const window = search.window ?? "month";
-  const span = useCalendarWindow(window);
+  const span = useCalendarWindow(search.window);
   const query = useQuery({
     ...savingsQuery({ ...(span ?? { from: new Date(0), to: new Date(0) }), team: search.team }),
     enabled: span !== undefined,
@@ -140,7 +139,7 @@ export function SavingsPage() {
         text={t("finops.savings.text")}
         actions={
           <WindowSelect
-            value={window}
+            value={search.window ?? span?.name ?? "month"}
             onPick={(next) => void navigate({ to: "/savings", search: { ...search, window: next } })}
           />
         }

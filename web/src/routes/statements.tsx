@@ -16,6 +16,7 @@ import { PageHead, Panel } from "../components/page";
 import { Empty, Gate, StaleNote, TableSkeleton } from "../components/state";
 import { type Column, DataTable } from "../components/table";
 import { useFormat } from "../lib/format";
+import { parseTime } from "../lib/time";
 import { useAct } from "./act";
 import { useMay } from "./me";
 
@@ -66,10 +67,15 @@ export function StatementsPage() {
   const { act, busy } = useAct();
   const query = useQuery(statementsQuery(month));
   const shown = query.data?.month ?? month ?? "";
+  const named = (m: string) => (m === "" ? "" : f.calendarMonthYear(parseTime(m)));
   const name = (of: About) => (of.scope === "tenant" ? t("finops.statements.all") : of.team || t("cost.noneTeam"));
   const issue = (of: About, kind: (typeof KINDS)[number]) =>
     ask({
-      title: t("finops.statements.issueTitle", { kind: t(`finops.statements.${kind}`), name: name(of), month: shown }),
+      title: t("finops.statements.issueTitle", {
+        kind: t(`finops.statements.${kind}`),
+        name: name(of),
+        month: named(shown),
+      }),
       text: t("finops.statements.issueText"),
       confirm: t("finops.statements.issue"),
       cancel: t("common.cancel"),
@@ -153,7 +159,7 @@ export function StatementsPage() {
             )}
             <Panel
               flush
-              title={t("finops.statements.charges", { month: data.month })}
+              title={t("finops.statements.charges", { month: named(data.month) })}
               actions={
                 <Group gap="md">
                   <Text size="sm" c="dimmed" className="number">

@@ -21,11 +21,10 @@ export function UnitsPage() {
   const f = useFormat();
   const search = useSearch({ from: "/signed-in/units" });
   const navigate = useNavigate();
-  const window = search.window ?? "month";
   const basis = search.basis ?? "allocation";
   const by = search.by ?? "workload";
   const weight = search.weight ?? WEIGHT;
-  const span = useCalendarWindow(window);
+  const span = useCalendarWindow(search.window);
   const query = useQuery({
     ...unitsQuery({ ...(span ?? { from: new Date(0), to: new Date(0) }), team: search.team }, by, weight),
     enabled: span !== undefined,
@@ -83,7 +82,9 @@ export function UnitsPage() {
       <PageHead
         title={t("finops.units.title")}
         text={t("finops.units.text")}
-        actions={<WindowSelect value={window} onPick={(next) => change({ window: next })} />}
+        actions={
+          <WindowSelect value={search.window ?? span?.name ?? "month"} onPick={(next) => change({ window: next })} />
+        }
       />
       <Stack gap="md">
         <Group gap="md">
