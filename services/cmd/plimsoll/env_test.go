@@ -109,3 +109,40 @@ func variablesRead(t *testing.T) map[string]bool {
 	}
 	return names
 }
+
+// TestMailServerOfTheEnvironment: what the chart sets is what the service reads; a wrong value stops the start, and no error
+// quotes the password.
+func TestMailServerOfTheEnvironment(t *testing.T) {
+	const password = "kept-to-itself"
+	for name, c := range map[string]struct {
+		env  map[string]string // after PLIMSOLL_SMTP_
+		none bool              // no mail server
+		want string            // in the error; empty: accepted
+	}{
+		"nothing is no mail server":              {none: true},
+		"a sender without a host is none either": {env: map[string]string{"FROM": "alerts@example.com"}, none: true},
+		"a host and a sender are enough":         {env: map[string]string{"HOST": "smtp.example.com", "FROM": "Plimsoll <alerts@example.com>"}},
+		"as the chart writes it":                 {env: map[string]string{"HOST": "smtp.example.com", "PORT": "2465", "TLS": "tls", "FROM": "alerts@example.com", "USER": "alerts", "PASSWORD": password}},
+		"an empty TLS is the default":            {env: map[string]string{"HOST": "smtp.example.com", "TLS": "", "FROM": "alerts@example.com", "USER": "alerts", "PASSWORD": password}},
+		"no sender":                              {env: map[string]string{"HOST": "smtp.example.com", "PASSWORD": password}, want: "sender"},
+		"a port in words":                        {env: map[string]string{"HOST": "smtp.example.com", "FROM": "alerts@example.com", "PORT": "smtp"}, want: "PLIMSOLL_SMTP_PORT"},
+		"a port past the last":                   {env: map[string]string{"HOST": "smtp.example.com", "FROM": "alerts@example.com", "PORT": "65536"}, want: "port"},
+		"another word for TLS":                   {env: map[string]string{"HOST": "smtp.example.com", "FROM": "alerts@example.com", "TLS": "ssl"}, want: "starttls, tls, none"},
+		"a password over no TLS":                 {env: map[string]string{"HOST": "smtp.example.com", "FROM": "alerts@example.com", "TLS": "none", "USER": "alerts", "PASSWORD": password}, want: "without TLS"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, suffix := range []string{"HOST", "PORT", "TLS", "USER", "PASSWORD", "FROM"} {
+				t.Setenv("PLIMSOLL_SMTP_"+suffix, c.env[suffix])
+			}
+			mailer, err := readMailer()
+			switch {
+			case c.want == "" && err != nil:
+				t.Error(err)
+			case c.want == "" && (mailer == nil) != c.none:
+				t.Errorf("mail server %v", mailer != nil)
+			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), password)):
+				t.Errorf("%v, want an error with %q", err, c.want)
+			}
+		})
+	}
+}
