@@ -126,4 +126,5 @@ export type WireReplayRow = Maybe<Schemas["ReplayRow"], "cost">;
 export type WireReplayResult = Omit<Maybe<Schemas["ReplayResult"], "bound_cost" | "replica_hour">, "rows"> & {
   rows: WireReplayRow[] | null;
 };
+export type WireRollout = Schemas["Rollout"];
 export type WireReplay = Omit<Schemas["Replay"], "result"> & { result?: WireReplayResult };

@@ -6,10 +6,13 @@ import { useTranslation } from "react-i18next";
 export function ReplayGate({
   workload,
   busy,
+  label,
   onSave,
 }: {
   workload: string;
   busy: boolean;
+  /** What the button says; saving by itself. */
+  label?: string;
   onSave: (reason: string) => void;
 }) {
   const { t } = useTranslation();
@@ -37,7 +40,7 @@ export function ReplayGate({
             disabled={reason.trim() === ""}
             onClick={() => onSave(reason.trim())}
           >
-            {t("replay.gateSave")}
+            {label ?? t("replay.gateSave")}
           </Button>
         </Group>
       </Stack>

@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TFunction } from "i18next";
 import { describe, expect, test } from "vitest";
@@ -63,6 +63,11 @@ const NUMBERS: Record<string, Record<string, number>> = {
   frozen: { needed: 15 },
   conflict: { needed: 15, age_seconds: 40 },
   zero_replicas: { needed: 0, min: 1 },
+  budget: { allowed_hour: 42, rate_hour: 40.5, left_hour: 1.5, remaining: 900, wanted: 14 },
+  budget_over: { allowed_hour: 0, rate_hour: 40.5, left_hour: -40.5, remaining: -12.25, wanted: 9 },
+  budget_grace: { allowed_hour: 30, rate_hour: 40.5, left_hour: -10.5, remaining: 300, wanted: 12 },
+  spend_breaker: { rate_hour: 130, limit_hour: 120, usual_hour: 40 },
+  budget_unknown: { allowed_hour: 0, rate_hour: 40.5, left_hour: -40.5, remaining: -12.25 },
 };
 
 function reason(code: string, numbers = NUMBERS[code] ?? {}, over: Partial<Reason> = {}): Reason {
@@ -119,6 +124,7 @@ test("the sentence says the numbers", () => {
     "GPU SM active is 82% against a target of 60%, a ratio of 1.37. That asks for 12 replicas. " +
       "Ready pods that gave no value: 1; they are counted with caution. Pods not ready: 2.",
   );
+  expect(reasonText(t, f, reason("spend_breaker"))).toContain("The plan would cost $130.00 an hour");
   expect(decisionSummary(t, f, { outcome: "scale_up", from: 9, needed: 15, target: 12 })).toBe(
     "Scale up from 9 to 12 replicas.",
   );
@@ -140,7 +146,11 @@ test("a decision that was held back says first what the signals wanted", () => {
 });
 
 test("the codes are those of the optimizer", () => {
-  const source = readFileSync(join(import.meta.dirname, "../../../services/optimizer/plan.go"), "utf8");
+  const room = join(import.meta.dirname, "../../../services/optimizer");
+  const source = readdirSync(room)
+    .filter((name) => name.endsWith(".go") && !name.endsWith("_test.go"))
+    .map((name) => readFileSync(join(room, name), "utf8"))
+    .join("\n");
   const codes = [...source.matchAll(/ReasonCode = "(\w+)"/g)].map((m) => m[1] ?? "");
   expect(codes.length).toBeGreaterThan(20);
   expect([...REASON_CODES].sort()).toEqual(codes.sort());

@@ -57,6 +57,21 @@ export function formatMonth(at: Date, locale: string, zone: string): string {
   return dateFormat(locale, zone, { month: "long", year: "numeric" }).format(at);
 }
 
+/** A month's name alone; `month` counts from 0. */
+export function monthName(month: number, locale: string): string {
+  return dateFormat(locale, "UTC", { month: "long" }).format(new Date(Date.UTC(2026, month, 1)));
+}
+
+/** A day of the week's name alone; `day` counts from Sunday, which is 0. */
+export function weekdayName(day: number, locale: string): string {
+  return dateFormat(locale, "UTC", { weekday: "long" }).format(new Date(Date.UTC(2026, 1, 1 + day)));
+}
+
+/** The zones that can be picked, with UTC and the one that is kept already. */
+export function timeZones(kept: string): string[] {
+  return [...new Set([...Intl.supportedValuesOf("timeZone"), "UTC", kept])].sort();
+}
+
 export function formatMonthShort(at: Date, locale: string, zone: string): string {
   return dateFormat(locale, zone, { month: "short", year: "numeric" }).format(at);
 }

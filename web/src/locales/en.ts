@@ -3,6 +3,7 @@ import { capacity } from "./capacity.en";
 import { finops } from "./finops.en";
 import { market } from "./market.en";
 import { replay } from "./replay.en";
+import { rollout } from "./rollout.en";
 import { telling } from "./telling.en";
 
 // Words in English. zh.ts has the same keys, held by its type and by locales.test.ts.
@@ -870,4 +871,5 @@ export const en = {
   finops,
   telling,
   replay,
+  rollout,
 };

@@ -4,6 +4,7 @@ import type { en } from "./en";
 import { finops } from "./finops.zh";
 import { market } from "./market.zh";
 import { replay } from "./replay.zh";
+import { rollout } from "./rollout.zh";
 import { telling } from "./telling.zh";
 
 export const zh: typeof en = {
@@ -832,4 +833,5 @@ export const zh: typeof en = {
   finops,
   telling,
   replay,
+  rollout,
 };

@@ -21,8 +21,6 @@ import { AllocationTable, DRILL, useGroupName } from "../components/allocation-t
 import { Chart, Legend } from "../components/chart/chart";
 import { type ChartColors, useChartColors } from "../components/chart/colors";
 import type { Line } from "../components/chart/model";
-import { ComparePanel } from "../components/cost/compare";
-import { HoursPanel, TraceDrawer } from "../components/cost/trace";
 import { Treemap } from "../components/cost/treemap";
 import { Hint, PageHead, Panel, Stat } from "../components/page";
 import { RangePicker } from "../components/range-picker";
@@ -31,6 +29,8 @@ import { download, toCsv } from "../lib/csv";
 import { useFormat } from "../lib/format";
 import { moneyDecimal, moneyNumber, moneyRatio, sumMoney } from "../lib/money";
 import { startOfDay, startOfMonth } from "../lib/time";
+import { ComparePanel } from "./cost-compare";
+import { HoursPanel, TraceDrawer } from "./cost-trace";
 import { useMe } from "./me";
 import { COST_VIEWS, WINDOWS, type Window } from "./search";
 

@@ -7,13 +7,13 @@ import { useTranslation } from "react-i18next";
 import { type Against, type Saving, type Savings, savingsQuery } from "../api/finops";
 import { Chart, Legend } from "../components/chart/chart";
 import { useChartColors } from "../components/chart/colors";
-import { useCalendarWindow, WindowSelect } from "../components/cost/window";
 import { PageHead, Panel, Stat } from "../components/page";
 import { CardSkeleton, Empty, Gate, StaleNote, TableSkeleton } from "../components/state";
 import { type Column, DataTable } from "../components/table";
 import { WorkloadName } from "../components/workload-name";
 import { useFormat } from "../lib/format";
 import { type Money, moneyNumber } from "../lib/money";
+import { useCalendarWindow, WindowSelect } from "./calendar-window";
 
 const NOON = 43_200_000;
 const METHODS = ["price", "measured", "static", "shadow", "parts", "unknown"] as const;

@@ -21,25 +21,17 @@ import { Panel } from "../components/page";
 import { BlockSkeleton, Empty, Gate, TableSkeleton } from "../components/state";
 import { type Column, DataTable } from "../components/table";
 import { useFormat } from "../lib/format";
+import { monthName, timeZones, weekdayName } from "../lib/time";
 import { useAct } from "./act";
 
 const TOUCHES = [["calendar"], ["cost"], ["statements"]];
 const MONTHS = Array.from({ length: 12 }, (_, i) => i);
 const DAYS = Array.from({ length: 7 }, (_, i) => i);
 
-function zones(kept: string): string[] {
-  const all = new Set(Intl.supportedValuesOf("timeZone"));
-  all.add("UTC");
-  all.add(kept);
-  return [...all].sort();
-}
-
 function CalendarForm({ data }: { data: Calendar }) {
-  const { t, i18n } = useTranslation();
+  const { t } = useTranslation();
+  const { locale } = useFormat();
   const { act, busy } = useAct();
-  const locale = i18n.language === "zh" ? "zh-CN" : "en-GB";
-  const named = (at: Date, options: Intl.DateTimeFormatOptions) =>
-    new Intl.DateTimeFormat(locale, { ...options, timeZone: "UTC" }).format(at);
   const form = useForm<CalendarInput>({
     initialValues: {
       timeZone: data.timeZone,
@@ -57,7 +49,7 @@ function CalendarForm({ data }: { data: Calendar }) {
         allowDeselect={false}
         label={t("finops.calendar.zone")}
         description={t("finops.calendar.zoneHint")}
-        data={zones(data.timeZone)}
+        data={timeZones(data.timeZone)}
         value={values.timeZone}
         onChange={(v) => v && form.setFieldValue("timeZone", v)}
       />
@@ -68,7 +60,7 @@ function CalendarForm({ data }: { data: Calendar }) {
           value={String(values.fiscalMonth)}
           data={MONTHS.map((m) => ({
             value: String(m + 1),
-            label: named(new Date(Date.UTC(2026, m, 15)), { month: "long" }),
+            label: monthName(m, locale),
           }))}
           onChange={(v) => form.setFieldValue("fiscalMonth", Number(v))}
         />
@@ -78,7 +70,7 @@ function CalendarForm({ data }: { data: Calendar }) {
           value={String(values.weekStart)}
           data={DAYS.map((d) => ({
             value: String(d),
-            label: named(new Date(Date.UTC(2026, 1, 1 + d)), { weekday: "long" }),
+            label: weekdayName(d, locale),
           }))}
           onChange={(v) => form.setFieldValue("weekStart", Number(v))}
         />

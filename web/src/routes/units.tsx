@@ -4,12 +4,12 @@ import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
 import { type Unit, type UnitPrices, unitsQuery } from "../api/finops";
-import { useCalendarWindow, WindowSelect } from "../components/cost/window";
 import { Hint, PageHead, Panel } from "../components/page";
 import { Empty, Gate, StaleNote, TableSkeleton } from "../components/state";
 import { type Column, DataTable } from "../components/table";
 import { WorkloadName } from "../components/workload-name";
 import { useFormat } from "../lib/format";
+import { useCalendarWindow, WindowSelect } from "./calendar-window";
 
 export const UNIT_BASES = ["allocation", "usage"] as const;
 export const UNIT_GROUPS = ["workload", "team"] as const;

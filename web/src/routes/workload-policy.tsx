@@ -23,6 +23,7 @@ import { BlockSkeleton, Empty, Gate, useProblemText } from "../components/state"
 import { useFormat } from "../lib/format";
 import { useActorName } from "./actor";
 import { useMay } from "./me";
+import { RolloutPanel } from "./workload-rollouts";
 
 /** The editor of one workload's policy: text, findings, versions. `base` is the version the text was started from. */
 function PolicyEditor({ workload, current }: { workload: Workload; current: PolicyVersion | null }) {
@@ -211,6 +212,12 @@ function PolicyEditor({ workload, current }: { workload: Workload; current: Poli
               <Findings findings={findings} checking={checking} />
             )}
           </Panel>
+          <RolloutPanel
+            workload={workload.id}
+            draft={changed && !checking && !blocked ? draft : null}
+            saved={current !== null}
+            may={mayEdit}
+          />
           <Panel title={t("policy.versions")}>
             <Gate
               query={versions}

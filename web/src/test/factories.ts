@@ -14,6 +14,7 @@ import type {
   WireOverview,
   WirePolicyVersion,
   WireReason,
+  WireRollout,
   WireSignal,
   WireWebhook,
   WireWorkload,
@@ -353,6 +354,44 @@ export function aForecast(query: URLSearchParams, workload: WireWorkload): WireF
     own: account(8.3, 0.0045, 0.7),
     hpa_70: account(10.6, 0.0131, 1.8),
     band,
+  };
+}
+
+export function aRollout(workload: string, over: Partial<WireRollout> = {}): WireRollout {
+  return {
+    id: uuid(16, 1),
+    workload_id: workload,
+    document: "mode: enforce\nmax: 9\n",
+    base_version: 3,
+    version: null,
+    state: "shadow",
+    shadow_seconds: 3600,
+    canary_seconds: 3600,
+    canary_share: 0.25,
+    canary_floor: null,
+    replay_id: null,
+    reason: "",
+    stage_at: before(30),
+    before_late_ratio: null,
+    before_error_ratio: null,
+    after_late_ratio: null,
+    after_error_ratio: null,
+    shadow: {
+      decisions: 120,
+      same: 90,
+      more: 10,
+      fewer: 20,
+      blind: 0,
+      ratio: 0.93,
+      last_target: 4,
+      last_in_force: 5,
+      last_reason: "load",
+    },
+    outcome: "",
+    created_by: "user:demo",
+    created_at: before(30),
+    finished_at: null,
+    ...over,
   };
 }
 

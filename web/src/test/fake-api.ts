@@ -10,6 +10,7 @@ import type {
   WireList,
   WireMember,
   WireRestatement,
+  WireRollout,
   WireTimeline,
   WireTimelinePoint,
   WireTimeseries,
@@ -67,6 +68,7 @@ const noise = (n: number) => {
 export class FakeApi {
   signedIn: boolean;
   speed = 60;
+  rollouts: WireRollout[] = [];
   me = make.aMe();
   overview = make.anOverview();
   clusters: WireCluster[] = [
@@ -771,6 +773,32 @@ export class FakeApi {
         const saved = make.aPolicy(newest + 1, { document, created_at: new Date().toISOString() });
         this.policies.set(p.id ?? "", [saved, ...versions]);
         return ok(saved);
+      },
+    ],
+    ["GET", "/workloads/{id}/rollouts", (_, p) => ok(list(this.rollouts.filter((r) => r.workload_id === p.id)))],
+    [
+      "POST",
+      "/workloads/{id}/rollouts",
+      (r, p) => {
+        const body = r.body as { document: string; shadow_seconds: number; replay_override?: string };
+        if (!body.replay_override) {
+          return problem(409, "Conflict", "the policy was never replayed", [
+            { location: "body.replay_override", message: "say why it cannot wait" },
+          ]);
+        }
+        const made = make.aRollout(p.id ?? "", { ...body, reason: body.replay_override });
+        this.rollouts.unshift(made);
+        return { status: 201, body: made };
+      },
+    ],
+    [
+      "POST",
+      "/rollouts/{id}/rollback",
+      (_, p) => {
+        const found = this.rollouts.find((r) => r.id === p.id);
+        if (!found) return missing();
+        Object.assign(found, { state: found.state === "shadow" ? "cancelled" : "rolled_back" });
+        return ok(found);
       },
     ],
     ["GET", "/workloads/{id}/policy/versions", (_, p) => ok(list(this.policies.get(p.id ?? "") ?? []))],

@@ -2,11 +2,11 @@ import { Anchor, Drawer, Group, Stack, Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
-import { costHoursQuery, type Trace, traceQuery, type WorkloadHours } from "../../api/finops";
-import { useFormat } from "../../lib/format";
-import { Facts, Panel } from "../page";
-import { BlockSkeleton, Empty, Gate, TableSkeleton } from "../state";
-import { type Column, DataTable } from "../table";
+import { costHoursQuery, type Trace, traceQuery, type WorkloadHours } from "../api/finops";
+import { Facts, Panel } from "../components/page";
+import { BlockSkeleton, Empty, Gate, TableSkeleton } from "../components/state";
+import { type Column, DataTable } from "../components/table";
+import { useFormat } from "../lib/format";
 
 type Hour = WorkloadHours["items"][number];
 

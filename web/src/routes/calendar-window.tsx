@@ -1,7 +1,7 @@
 import { Select } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
-import { CALENDAR_WINDOWS, type CalendarWindow, calendarQuery } from "../../api/finops";
+import { CALENDAR_WINDOWS, type CalendarWindow, calendarQuery } from "../api/finops";
 
 const HOUR = 3_600_000;
 const YOUNG = 3 * 24 * HOUR;

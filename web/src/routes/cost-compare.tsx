@@ -1,14 +1,14 @@
 import { SimpleGrid, Stack, Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
-import type { Aggregate, CostFilter } from "../../api/cost";
-import { type Change, compareQuery } from "../../api/finops";
-import { useFormat } from "../../lib/format";
-import type { Money } from "../../lib/money";
-import { useGroupName } from "../allocation-table";
-import { Panel, Stat } from "../page";
-import { Gate, StaleNote, TableSkeleton } from "../state";
-import { type Column, DataTable } from "../table";
+import type { Aggregate, CostFilter } from "../api/cost";
+import { type Change, compareQuery } from "../api/finops";
+import { useGroupName } from "../components/allocation-table";
+import { Panel, Stat } from "../components/page";
+import { Gate, StaleNote, TableSkeleton } from "../components/state";
+import { type Column, DataTable } from "../components/table";
+import { useFormat } from "../lib/format";
+import type { Money } from "../lib/money";
 
 const EFFECTS = ["quantity", "mix", "price"] as const;
 
