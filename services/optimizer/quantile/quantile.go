@@ -37,7 +37,7 @@ type Params struct {
 	LateSeconds float64
 	// HalfLifeDays after which experience counts half. Default 4; +Inf: it never fades.
 	HalfLifeDays float64
-	// Cycle is what one up-down-up is worth avoiding, in replica-slots. Default 350 (a replica for an hour and a half).
+	// Cycle is what one up-down-up is worth avoiding, in replica-slots. Default 300 (a replica for an hour and a quarter).
 	Cycle float64
 	// CatchUpSeconds within which a backlog that makes requests late is worked off. Default 90.
 	CatchUpSeconds float64
@@ -71,7 +71,7 @@ func (p Params) WithDefaults() Params {
 	for _, d := range []struct {
 		v   *float64
 		def float64
-	}{{&p.Late, 0.009}, {&p.LateSeconds, 5}, {&p.HalfLifeDays, 4}, {&p.Cycle, 350}, {&p.CatchUpSeconds, 90}, {&p.PriorHours, 24}} {
+	}{{&p.Late, 0.009}, {&p.LateSeconds, 5}, {&p.HalfLifeDays, 4}, {&p.Cycle, 300}, {&p.CatchUpSeconds, 90}, {&p.PriorHours, 24}} {
 		if *d.v == 0 {
 			*d.v = d.def
 		}
