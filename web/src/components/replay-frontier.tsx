@@ -50,7 +50,7 @@ export function Frontier({ rows, bounded }: { rows: readonly ReplayRow[]; bounde
       return { ...p, px: x, py: py(p.y), label: y };
     });
   return (
-    <svg viewBox={`0 0 ${W} ${H}`} width="100%" role="img" aria-label={t("replay.frontier")} data-frontier>
+    <svg viewBox={`0 0 ${W} ${H}`} width="100%" height={300} role="img" aria-label={t("replay.frontier")} data-frontier>
       {TICKS.map((k) => (
         <g key={k}>
           <line x1={LEFT} x2={W - RIGHT} y1={py(k * high)} y2={py(k * high)} stroke={colors.split} />

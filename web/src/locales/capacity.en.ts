@@ -14,7 +14,7 @@ export const capacity = {
   nodes: "Nodes",
   fleetCost: "Per hour",
   noGpus: "This cluster has no GPUs.",
-  spare: "{{value}} whole GPUs are free on nodes that take pods",
+  spare: "Whole GPUs free on nodes that take pods: {{value}}",
   fragmented: "{{share}} of them lie on nodes where the largest pod does not fit",
   map: "Nodes by pool",
   mapHint: "A square is a GPU: full, partly or not requested. Nodes without GPUs show the cores that are requested.",

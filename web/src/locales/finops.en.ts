@@ -22,6 +22,7 @@ export const finops = {
     mix: "Mix",
     price: "Price",
     against: "against {{value}} in the window before",
+    nothingBefore: "The ledger has no costs in the window before: all of this counts as new. Choose a shorter window.",
     unpriced: "Some hours have no price and are in no figure here.",
     hint: {
       quantity: "More or fewer hours held, at the mean price of before.",

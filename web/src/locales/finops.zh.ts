@@ -24,6 +24,7 @@ export const finops: typeof english = {
     mix: "结构",
     price: "价格",
     against: "前一时段为 {{value}}",
+    nothingBefore: "账本在上一个窗口内没有成本，因此全部计为新增。请选择更短的窗口。",
     unpriced: "部分小时没有价格，未计入此处任何数字。",
     hint: {
       quantity: "占用的小时数增减，按之前的平均价格计。",
@@ -105,7 +106,7 @@ export const finops: typeof english = {
     title: "对账单",
     text: "各团队某月应承担的费用（按此刻签发计），以及已签发的对账单。",
     month: "月份",
-    charges: "{{month}} 的费用",
+    charges: "{{month}}的费用",
     ledger: "账本 {{total}}",
     direct: "自有工作负载",
     idle: "承担的闲置",

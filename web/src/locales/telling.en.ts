@@ -53,7 +53,7 @@ export const telling = {
   anomaliesText: "Days that cost other than the six weeks before say, up or down, with what makes the difference.",
   lookedTo: "Looked over up to {{day}}",
   anomaliesEmpty: "No anomalies",
-  anomaliesEmptyText: "Every day that is over cost what was expected.",
+  anomaliesEmptyText: "Every day that was looked over cost what was expected.",
   notLooked: "No day was looked over yet",
   notLookedText: "It takes eight days of cost to know what a usual one is.",
   day: "Day",

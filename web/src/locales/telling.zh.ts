@@ -55,7 +55,7 @@ export const telling: typeof english = {
   anomaliesText: "与前六周的规律相比偏高或偏低的日子，以及差异来自哪里。",
   lookedTo: "已检查到 {{day}}",
   anomaliesEmpty: "没有异常",
-  anomaliesEmptyText: "已结束的每一天都符合预期。",
+  anomaliesEmptyText: "已检查的每一天都符合预期。",
   notLooked: "尚未检查任何一天",
   notLookedText: "需要八天的费用才能知道平常是多少。",
   day: "日期",

@@ -51,6 +51,9 @@ export function ComparePanel({ filter }: { filter: CostFilter }) {
     <Gate query={query} skeleton={<TableSkeleton rows={6} />}>
       {(data) => (
         <Stack gap="md">
+          {data.total.before.nano === 0n && data.total.after.nano !== 0n && (
+            <StaleNote>{t("finops.compare.nothingBefore")}</StaleNote>
+          )}
           {data.unpriced && <StaleNote>{t("finops.compare.unpriced")}</StaleNote>}
           <SimpleGrid cols={{ base: 2, lg: 4 }}>
             <Stat

@@ -74,7 +74,6 @@ export function SavingsPage() {
       sort: (s) => s.name,
       render: (s) => <WorkloadName id={s.id} workloadKey={s.name} />,
     },
-    { key: "team", header: t("cost.aggregate.team"), sort: (s) => s.team, render: (s) => s.team || "–" },
     {
       key: "paid",
       header: t("finops.savings.paid"),

@@ -148,7 +148,7 @@ function AddRule() {
         />
         <Select
           label={t("finops.rules.spread")}
-          w={170}
+          w={210}
           allowDeselect={false}
           value={rule.spread}
           data={RULE_SPREADS.map((s) => ({ value: s, label: t(`finops.calendar.spread.${s}`) }))}

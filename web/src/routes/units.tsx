@@ -9,6 +9,7 @@ import { Empty, Gate, StaleNote, TableSkeleton } from "../components/state";
 import { type Column, DataTable } from "../components/table";
 import { WorkloadName } from "../components/workload-name";
 import { useFormat } from "../lib/format";
+import { moneyNumber } from "../lib/money";
 import { useCalendarWindow, WindowSelect } from "./calendar-window";
 
 export const UNIT_BASES = ["allocation", "usage"] as const;
@@ -54,7 +55,7 @@ export function UnitsPage() {
         sort: (u) => u[basis][p]?.nano ?? null,
         render: (u) => {
           const price = u[basis][p];
-          return price ? f.money(price) : <Text c="dimmed">–</Text>;
+          return price ? f.price(moneyNumber(price)) : <Text c="dimmed">–</Text>;
         },
       }),
     ),

@@ -100,10 +100,10 @@ export function Treemap({ tiles, label, height = 320 }: { tiles: readonly Tile[]
               background: `color-mix(in srgb, ${tile.color} 78%, var(--mantine-color-body))`,
               border: "1px solid var(--mantine-color-body)",
               cursor: tile.onOpen ? "zoom-in" : "default",
-              color: "white",
+              color: "var(--mantine-color-text)",
               display: "block",
               textAlign: "left",
-              textShadow: "0 0 3px rgb(0 0 0 / 70%)",
+              textShadow: "0 0 4px var(--mantine-color-body)",
             }}
           >
             {roomy && (
