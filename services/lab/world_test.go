@@ -129,7 +129,7 @@ func TestWorkIsNeitherLostNorInvented(t *testing.T) {
 			if math.Abs(demand-done-w.backlog) > 1e-6 {
 				r.Fatalf("slot %d: demand %v, done %v, backlog %v", o.Slot, demand, done, w.backlog)
 			}
-			if o.Queue < 0 || (w.backlog < 1e-9) != (o.Queue < 1e-6) {
+			if o.Queue < 0 || w.backlog < 1e-9 && o.Queue > 1e-6 || o.Queue < 1e-9 && w.backlog > 1e-6 { // what lies between is rounding
 				r.Fatalf("slot %d: %v wait with a backlog of %v", o.Slot, o.Queue, w.backlog)
 			}
 			w.Order(rapid.IntRange(0, 12).Draw(r, "asked"))
