@@ -27,7 +27,13 @@ func CountBudgetHours(ctx context.Context, tx *Tx, b Budget, from, now time.Time
 		oldest = from
 	}
 	since := now.Add(-budgetFresh)
-	whole := b.HoursAt == nil || tx.Now.Sub(*b.HoursAt) >= budgetWhole
+	var last *time.Time
+	if err := tx.pgx.QueryRow(ctx, `SELECT max(at) FROM budget_standing WHERE tenant_id = $1 AND budget_id = $2`, tx.Tenant, b.ID).Scan(&last); err != nil {
+		return fmt.Errorf("load the budget's last check: %w", err)
+	}
+	// Data that comes all at once, after an outage or with a history, leaves more behind than is counted anew.
+	leapt := last != nil && now.Sub(*last) >= budgetWhole
+	whole := leapt || b.HoursAt == nil || tx.Now.Sub(*b.HoursAt) >= budgetWhole
 	if whole || since.Before(oldest) {
 		since = oldest
 	}
