@@ -32,7 +32,8 @@ type Change struct {
 // Compare says per group why its cost changed. The order of the effects is fixed: hours first, at the mean price of before; then what the
 // hours are made of, each variant at its price of before; then prices, which is the rest. A variant that was not there before has no price of
 // before: it is held at the mean of its resource in the group, so that what it costs beyond that counts as mix. A resource that the group
-// did not have before, or has no more, is a change of quantity. Amounts without hours (a residual, a commitment) count as quantity too.
+// did not have before, or has no more, is a change of quantity, and so is one whose price of before explains nothing (see maxHeld). Amounts
+// without hours (a residual, a commitment) count as quantity too.
 // Largest change first.
 func Compare(before, after []Cell) []Change {
 	groups := map[string]*resourceSpans{}
@@ -120,16 +121,46 @@ func (g *resourceSpans) change(name string) Change {
 			out.Quantity = out.Quantity.Add(delta)
 			continue
 		}
-		quantity := was.amount.MulDiv(is.micro, was.micro) - was.amount
-		price := fleet.Money(0)
-		for _, v := range s.order {
-			old, now := s.variants[v][0], s.variants[v][1]
-			if old.micro > 0 && now.micro > 0 {
-				price = price.Add(now.amount - old.amount.MulDiv(now.micro, old.micro))
-			}
+		quantity, price, ok := s.effects()
+		if !ok {
+			out.Quantity = out.Quantity.Add(delta)
+			continue
 		}
 		out.Quantity, out.Price = out.Quantity.Add(quantity), out.Price.Add(price)
 		out.Mix = out.Mix.Add(delta - quantity - price)
 	}
 	return out
+}
+
+// effects are what other hours and what other prices make of a resource; not ok where a price of before, held for the hours of now, makes an
+// amount that no bill has: a minute's residual says nothing about a month.
+func (s *resourceSpan) effects() (quantity, price fleet.Money, ok bool) {
+	was, is := s.sum[0], s.sum[1]
+	at, ok := was.heldFor(is.micro)
+	if !ok {
+		return 0, 0, false
+	}
+	for _, v := range s.order {
+		old, now := s.variants[v][0], s.variants[v][1]
+		if old.micro <= 0 || now.micro <= 0 {
+			continue
+		}
+		held, ok := old.heldFor(now.micro)
+		if !ok {
+			return 0, 0, false
+		}
+		price = price.Add(now.amount - held)
+	}
+	return at - was.amount, price, true
+}
+
+// maxHeld bounds an amount that is only thought of, in nano-units (144 million): 30 of them still add up.
+const maxHeld = 1 << 57
+
+// heldFor is what the measure's price makes of other hours.
+func (m measure) heldFor(hours int64) (fleet.Money, bool) {
+	if math.Abs(float64(m.amount)*float64(hours)/float64(m.micro)) > maxHeld {
+		return 0, false
+	}
+	return m.amount.MulDiv(hours, m.micro), true
 }

@@ -69,6 +69,15 @@ func TestTheThreeReasonsAddUpToTheChange(t *testing.T) {
 	})
 }
 
+func TestAPriceOfAMinuteExplainsNoMonth(t *testing.T) {
+	t.Parallel()
+	got := Compare([]Cell{{Group: "c", Resource: ResourceGPU, Variant: "on_demand", Amount: 1503753123281, Quantity: 0.03125}},
+		[]Cell{{Group: "c", Resource: ResourceGPU, Variant: "on_demand", Amount: 0, Quantity: 191673.99999952316}})
+	if want := (Change{Group: "c", Before: 1503753123281, Quantity: -1503753123281}); len(got) != 1 || got[0] != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
 func TestOneReasonAloneIsNamedAlone(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

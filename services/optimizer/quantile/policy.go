@@ -96,7 +96,7 @@ func (c *Policy) catchUp() int32 {
 
 // used is the replicas in use over the last minute, and a tenth more.
 func (c *Policy) used() int32 {
-	return int32(math.Ceil(1.1 * c.past.mean(c.past.n-4, c.past.n))) //nolint:gosec // at most maxReplicas
+	return int32(math.Ceil(1.1 * c.past.mean(c.past.n-4, c.past.n)))
 }
 
 // demand of the newest slot.
