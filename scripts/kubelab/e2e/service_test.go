@@ -186,7 +186,7 @@ func (s *service) writer(w observed, object string) (bool, string) {
 
 func (s *service) setPolicy(t *testing.T, w observed, document string) {
 	t.Helper()
-	s.call(t, http.MethodPut, "/workloads/"+w.ID+"/policy", map[string]any{"document": document}, nil)
+	s.call(t, http.MethodPut, "/workloads/"+w.ID+"/policy", map[string]any{"document": document, "replay_override": "a cluster made a minute ago has no history"}, nil)
 }
 
 // decision is one of the service's, with the agent's answer.
