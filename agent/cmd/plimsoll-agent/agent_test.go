@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -221,12 +220,7 @@ func TestAgentLoopSurvivesKills(t *testing.T) {
 
 func TestAgentStopsCleanlyOnSIGTERM(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
+	address := freeAddress(t)
 	r := newRig(t, "metricsAddress: "+address+"\n")
 	r.start()
 	r.wait("something is there", func(s uplinktest.State) bool { return s.Last > 0 })

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"testing"
 	"time"
@@ -17,15 +19,19 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// freeAddress is one of the loopback that nobody listens on.
+// freeAddress is one of the loopback that nobody listens on. It
+// lies below the ports that the system gives out by itself: until the agent listens on it, no other socket of this test takes it.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 24_000+rand.IntN(8_000)))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no free port")
+	return ""
 }
 
 // The way of a plan to KEDA: it is applied, fetched as a metric, confirmed after a kill, and never said without either.
