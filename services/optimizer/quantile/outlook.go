@@ -84,9 +84,6 @@ type Record struct {
 	Requests float64 // that it was run with
 }
 
-// Shadows is how many there are.
-func (c *Policy) Shadows() int { return len(c.queue) }
-
 // Shadow tells how shadow i fared.
 func (c *Policy) Shadow(i int) Record { return c.record(&c.queue[i]) }
 
