@@ -109,6 +109,7 @@ func TestKarpenterCost(t *testing.T) {
 			time.Sleep(settle) // Karpenter's own consolidation has its turn
 			running, _ := l.running(t)
 			later, left := l.cost(t)
+			l.writeMachines(t)
 			settled[w.name] = later
 			t.Logf("KARPENTER %-14s $%8.2f/h on %3d machines when all %d pods run, after %5.1f s; $%8.2f/h on %3d machines after its consolidation (%d pods run); Karpenter used %.1f CPU-s",
 				w.name, cost, machines, len(pods), took.Seconds(), later, left, running, cpuSeconds(l.karpenter))

@@ -409,7 +409,7 @@ func (l *karpenterLab) plan(t *testing.T, out ...dry) string {
 		moving = "0.05"
 	}
 	cmd := exec.Command(serviceBin, "karpenter", "-move-cost", moving, "-pods", pods, "-catalog", l.catalogue, "-listed", l.listed, "-state", state, "-class", "karpenter.kwok.sh/KWOKNodeClass/default",
-		"-generation", fmt.Sprint(l.gen), "-reservation-key", reservationLabel)
+		"-generation", fmt.Sprint(l.gen), "-reservation-key", reservationLabel, "-empty-after", "5s")
 	cmd.Stderr = &stderr
 	b, err := cmd.Output()
 	if err != nil {

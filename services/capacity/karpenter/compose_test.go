@@ -76,7 +76,7 @@ func TestTwoPodsWithOneGPUGetTwoSmallMachinesNotOneLarge(t *testing.T) {
 	if want := []string{"a", "b"}; !slices.Equal(pool.Requirements[3].Values, want) {
 		t.Errorf("zones of one price on demand are %v, want %v", pool.Requirements[3].Values, want)
 	}
-	if last := p.Pools[len(p.Pools)-1]; last.Name != "plimsoll-rest-gpu" || last.Weight != 1 || last.Nodes != nil {
+	if last := p.Pools[len(p.Pools)-1]; last.Name != "plimsoll-rest-gpu4" || last.Weight != 1 || last.Nodes != nil {
 		t.Errorf("the pool for the rest is %+v", last)
 	}
 }
@@ -208,7 +208,7 @@ func TestStockThatIsGoneIsNotPlannedWithWhateverPoolItsMachinesAreIn(t *testing.
 	}
 	offs[1].Stock = ptr(int64(1))
 	pods := gpuPods(3, true)
-	p, err := karpenter.Compose(karpenter.Input{Pods: pods, Offerings: offs, Running: []karpenter.Machine{{Name: "n", Pool: "plimsoll-rest-gpu", Offering: 1, Pods: []int{0}}},
+	p, err := karpenter.Compose(karpenter.Input{Pods: pods, Offerings: offs, Running: []karpenter.Machine{{Name: "n", Pool: "plimsoll-rest-gpu1", Offering: 1, Pods: []int{0}}},
 		New: []packing.Node{{Offering: 0}, {Offering: 0}}}, karpenter.Settings{TaintGPUs: true})
 	if err != nil {
 		t.Fatal(err)

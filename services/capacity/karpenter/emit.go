@@ -2,12 +2,14 @@ package karpenter
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"plimsoll.dev/services/fleet"
+	"plimsoll.dev/services/packing"
 )
 
-// emit writes the pools of the best play, those that only keep what runs, and the one for the rest.
+// emit writes the pools of the best play, those that only keep what runs, and those for the rest.
 func (in *Input) emit(p *Plan, s Settings, pools []*group, best outcome) {
 	named := map[string]bool{}
 	weight := int32(firstWeight)
@@ -31,15 +33,41 @@ func (in *Input) emit(p *Plan, s Settings, pools []*group, best outcome) {
 		named[np.Name] = true
 		p.Pools = append(p.Pools, np)
 	}
-	busy := map[string]bool{}
-	for _, m := range in.Running {
-		busy[m.Pool] = true
-	}
 	for _, name := range slices.Sorted(slices.Values(in.Pools)) {
-		if !named[name] && !busy[name] {
+		if named[name] {
+			continue
+		}
+		if np := in.kept(name, s); np != nil {
+			p.Pools = append(p.Pools, *np)
+		} else {
 			p.Retire = append(p.Retire, name)
 		}
 	}
+}
+
+// kept is a pool of ours that the plan has no use for, as wide as what runs in it and closed for more; nil: nothing runs in it.
+func (in *Input) kept(name string, s Settings) *NodePool {
+	types, zones, ways, archs := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
+	np := &NodePool{Name: name, Weight: spareWeight, Class: s.Class, EmptyAfterSec: s.EmptyAfterSec, Why: "running", Consolidate: in.open(name)}
+	nodes := int64(0)
+	for _, m := range in.Running {
+		if m.Pool != name {
+			continue
+		}
+		o := &in.Offerings[m.Offering]
+		types[o.InstanceType], zones[o.Zone], ways[capacityType(o.Purchase)], archs[o.Arch] = true, true, true, true
+		np.TaintGPUs = np.TaintGPUs || s.TaintGPUs && o.GPUCount > 0
+		nodes++
+	}
+	if nodes == 0 {
+		return nil
+	}
+	np.Nodes = &nodes
+	np.Requirements = []Requirement{
+		{Key: LabelCapacityType, Values: sorted(ways)}, {Key: LabelArch, Values: sorted(archs)},
+		{Key: LabelInstanceType, Values: sorted(types)}, {Key: LabelZone, Values: sorted(zones)},
+	}
+	return np
 }
 
 func (in *Input) pool(g *group, s Settings, nodes int64) NodePool {
@@ -74,23 +102,53 @@ func (in *Input) pool(g *group, s Settings, nodes int64) NodePool {
 }
 
 // rest are the pools for pods that the plan does not know yet or has no machine for: everything that can be bought, last by weight, so
-// that a pod never waits for the next plan. Machines with GPUs are apart where they are tainted, and those with one GPU come first:
-// Karpenter would put pods with one GPU each on a machine with eight.
+// that a pod never waits for the next plan. A claim takes pods for as long as any of its types has room for them, so each number of GPUs
+// is a pool of its own, the fewest first: in one pool for all, two pods with one GPU would share a machine with eight, and pods that could
+// have a cheap machine each would join the claim of one that needs a large one. Spot comes before on demand for the same reason: a pod
+// that must not be on Spot would make the claim one on demand for all in it.
 func (in *Input) rest(s Settings) []NodePool {
-	if !s.TaintGPUs {
-		return in.restPool(nil, s, "rest", lastWeight, func(int64) bool { return true })
+	counts := map[int64]bool{}
+	for j := range in.Offerings {
+		if in.forRest(j) {
+			counts[in.Offerings[j].GPUCount] = true
+		}
 	}
-	out := in.restPool(nil, s, "rest", lastWeight, func(gpus int64) bool { return gpus == 0 })
-	out = in.restPool(out, s, "rest-one-gpu", smallWeight, func(gpus int64) bool { return gpus == 1 })
-	return in.restPool(out, s, "rest-gpu", lastWeight, func(gpus int64) bool { return gpus > 0 })
+	tiers := slices.Sorted(maps.Keys(counts))
+	var out []NodePool
+	for k, from := range tiers {
+		if k >= maxTiers {
+			break
+		}
+		to := from
+		if k == maxTiers-1 { // what is left is one pool
+			to = tiers[len(tiers)-1]
+		}
+		name := "rest"
+		if from > 0 {
+			name = fmt.Sprintf("rest-gpu%d", from)
+		}
+		out = in.restPool(out, s, name+"-spot", func(o *packing.Offering) bool {
+			return o.Purchase == fleet.PurchaseSpot && o.GPUCount >= from && o.GPUCount <= to
+		})
+		out = in.restPool(out, s, name, func(o *packing.Offering) bool {
+			return o.Purchase != fleet.PurchaseSpot && o.GPUCount >= from && o.GPUCount <= to
+		})
+	}
+	for k := range out {
+		out[k].Weight = int32(len(out) - k) //nolint:gosec // two for each tier
+	}
+	return out
 }
 
-func (in *Input) restPool(out []NodePool, s Settings, name string, weight int32, of func(gpus int64) bool) []NodePool {
+func (in *Input) forRest(j int) bool {
+	return in.Offerings[j].Purchase != fleet.PurchaseReserved && in.usable(j)
+}
+
+func (in *Input) restPool(out []NodePool, s Settings, name string, of func(*packing.Offering) bool) []NodePool {
 	types, zones, ways, archs := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	gpu := false
 	for j := range in.Offerings {
-		o := &in.Offerings[j]
-		if of(o.GPUCount) && o.Purchase != fleet.PurchaseReserved && in.usable(j) {
+		if o := &in.Offerings[j]; in.forRest(j) && of(o) {
 			types[o.InstanceType], zones[o.Zone], ways[capacityType(o.Purchase)], archs[o.Arch] = true, true, true, true
 			gpu = gpu || o.GPUCount > 0
 		}
@@ -98,7 +156,7 @@ func (in *Input) restPool(out []NodePool, s Settings, name string, weight int32,
 	if len(types) == 0 {
 		return out
 	}
-	np := NodePool{Name: Prefix + name, Weight: weight, Class: s.Class, TaintGPUs: gpu && s.TaintGPUs, EmptyAfterSec: s.EmptyAfterSec, Why: "rest"}
+	np := NodePool{Name: Prefix + name, Class: s.Class, TaintGPUs: gpu && s.TaintGPUs, EmptyAfterSec: s.EmptyAfterSec, Why: "rest"}
 	if s.MaxNodes > 0 {
 		n := s.MaxNodes
 		np.Nodes = &n

@@ -34,15 +34,14 @@ const Prefix = "plimsoll-"
 
 // Bounds of what is composed. NodePool weights are 1 to 100.
 const (
-	maxPools             = 90
+	maxPools             = 80
 	alternativesPerShape = 2
 	maxOverlays          = 400
 	maxValues            = 400 // instance types of one requirement
 	spotSpread           = 125 // per cent of the price of a zone of Spot that another may cost and be the same pool
 	firstWeight          = 99
-	spareWeight          = 3 // of pools that only keep what runs
-	smallWeight          = 2 // of the pool of machines with one GPU for what does not fit the plan
-	lastWeight           = 1
+	spareWeight          = 17            // of pools that only keep what runs; those for the rest have less
+	maxTiers             = 8             // numbers of GPUs that have pools of their own for what does not fit the plan
 	coolness             = 200           // the first step may cost one in two hundred more
 	maxSteps             = 4_000_000_000 // of play, all rounds together
 )

@@ -53,13 +53,14 @@ func karpenterCommand(_ context.Context, args []string, stdout, stderr io.Writer
 	taint := set.Bool("taint-gpus", true, "keep pods without GPUs off machines with GPUs")
 	moveCost := set.String("move-cost", "0.05", "what moving a pod costs, in $/h over the time a plan should pay off")
 	rounds := set.Int("rounds", 0, "how long to search for the order of pools; 0: the default")
+	emptyAfter := set.Duration("empty-after", 30*time.Second, "how long a machine is empty before Karpenter ends it")
 	valid := set.Duration("valid", 10*time.Minute, "how long the plan may be applied")
 	if err := parse(set, args, stderr, 0); err != nil {
 		return err
 	}
 	parts := strings.Split(*class, "/")
-	if *podsFile == "" || *catalogFile == "" || *generation == 0 || len(parts) != 3 || *rounds < 0 || *rounds > 100_000 {
-		fmt.Fprintln(stderr, "plimsoll karpenter: give -pods, -catalog and -generation; -class is group/kind/name, -rounds 0 to 100000")
+	if *podsFile == "" || *catalogFile == "" || *generation == 0 || len(parts) != 3 || *rounds < 0 || *rounds > 100_000 || *emptyAfter < time.Second || *emptyAfter > time.Hour {
+		fmt.Fprintln(stderr, "plimsoll karpenter: give -pods, -catalog and -generation; -class is group/kind/name, -rounds 0 to 100000, -empty-after 1s to 1h")
 		return errUsage
 	}
 	moving, err := fleet.ParseMoney(*moveCost)
@@ -89,7 +90,8 @@ func karpenterCommand(_ context.Context, args []string, stdout, stderr io.Writer
 	if err != nil {
 		return err
 	}
-	settings := karpenter.Settings{Class: karpenter.Class{Group: parts[0], Kind: parts[1], Name: parts[2]}, ReservationKey: *reservation, TaintGPUs: *taint, Rounds: *rounds}
+	settings := karpenter.Settings{Class: karpenter.Class{Group: parts[0], Kind: parts[1], Name: parts[2]}, ReservationKey: *reservation, TaintGPUs: *taint, Rounds: *rounds,
+		EmptyAfterSec: int64(*emptyAfter / time.Second)}
 	packed, err := karpenterPack(&in, moving, settings)
 	if err != nil {
 		return err
