@@ -255,7 +255,7 @@ func (w *CloseHour) cost(in *store.CostInput, due []dueHour, pricing *pricing, p
 			covered = paid.allocate(d, func(node string) bool { return in.Frozen[store.HourKey{Hour: d.from, Node: node}].Effective != nil }).price
 		}
 		for _, n := range in.Nodes {
-			if !within(n.Life, d) {
+			if !within(n.Billed(), d) {
 				continue
 			}
 			p := pricing.of(n, d, in.Frozen[store.HourKey{Hour: d.from, Node: n.UID}])
@@ -265,9 +265,6 @@ func (w *CloseHour) cost(in *store.CostInput, due []dueHour, pricing *pricing, p
 			n.Price, n.Weights = p.Effective, pricing.weights(n.Offering.Cloud)
 			if w, ok := in.SplitBy(d.from, n.Offering.Cloud); ok {
 				n.Weights = w // as it was split before
-			}
-			if _, ok := covered[n.UID]; !ok {
-				n.MinBill = leastBilled(n.Offering.Cloud)
 			}
 			weights[n.Offering.Cloud] = n.Weights
 			prices = append(prices, p)
@@ -298,15 +295,6 @@ func (w *CloseHour) cost(in *store.CostInput, due []dueHour, pricing *pricing, p
 
 func within(life fleet.Interval, d dueHour) bool {
 	return life.From.Before(d.to) && (life.To.IsZero() || life.To.After(d.from))
-}
-
-// leastBilled is what a machine costs at least, as the providers' price pages say: a minute at AWS (Linux) and Google.
-func leastBilled(cloud fleet.Cloud) time.Duration {
-	switch cloud {
-	case fleet.CloudAWS, fleet.CloudGCP:
-		return time.Minute
-	}
-	return 0
 }
 
 // contentHash tells two costings of an hour apart by their lines and causes.
@@ -393,8 +381,8 @@ func newPricing(ctx context.Context, tx *store.Tx, book *market.PriceBook, in *s
 // Of a Spot price that changed while the node ran within the hour, the mean counts, weighted by time.
 func (p *pricing) of(n store.CostedNode, d dueHour, frozen store.FrozenPrice) store.NodePrice {
 	ran := fleet.Interval{From: later(n.Life.From, d.from), To: d.to}
-	if !n.Life.To.IsZero() && n.Life.To.Before(d.to) {
-		ran.To = n.Life.To
+	if billed := n.Billed(); !billed.To.IsZero() && billed.To.Before(d.to) {
+		ran.To = billed.To
 	}
 	price := store.NodePrice{Node: n.UID, Currency: p.currency}
 	if frozen.Effective != nil {

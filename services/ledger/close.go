@@ -92,11 +92,7 @@ type holding struct {
 
 // newHolding is nil for a node that did not live in the hour.
 func newHolding(n *Node, span fleet.Interval) *holding {
-	life := n.Life
-	if least := life.From.Add(n.MinBill); !life.To.IsZero() && life.To.Before(least) && !life.To.Before(life.From) {
-		life.To = least
-	}
-	life = overlap(life, span)
+	life := overlap(n.Billed(), span)
 	if millis(life) == 0 {
 		return nil
 	}

@@ -10,9 +10,10 @@ import (
 // add writes the lines of one node.
 func (c *closing) add(s *Statement, h *holding) {
 	n, ms := h.node, millis(h.life)
-	s.NodeSeconds += ms / 1000
+	seconds := max(ms/1000, 1) // an hour with a machine that has no price is never one without
+	s.NodeSeconds += seconds
 	if n.Price == nil {
-		s.UnpricedNodeSeconds += ms / 1000
+		s.UnpricedNodeSeconds += seconds
 	}
 	prices := c.prices(s, h, ms)
 	boot := ms

@@ -60,6 +60,24 @@ type Node struct {
 	Weights  market.Weights
 }
 
+// LeastBilled is what a machine is billed at least, however short its life, as the providers' price pages say: a minute at AWS (Linux) and Google.
+func LeastBilled(cloud fleet.Cloud) time.Duration {
+	switch cloud {
+	case fleet.CloudAWS, fleet.CloudGCP:
+		return time.Minute
+	}
+	return 0
+}
+
+// Billed is the life that is paid for: at least MinBill. To stays zero for a machine that is still there.
+func (n *Node) Billed() fleet.Interval {
+	life := n.Life
+	if least := life.From.Add(n.MinBill); !life.To.IsZero() && life.To.Before(least) && !life.To.Before(life.From) {
+		life.To = least
+	}
+	return life
+}
+
 // Pod holds a part of a node. Requests count for as long as it is held, also while it pulls or crashes.
 type Pod struct {
 	UID      string

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,6 +13,7 @@ import (
 
 	"plimsoll.dev/services/commitment"
 	"plimsoll.dev/services/fleet"
+	"plimsoll.dev/services/ledger"
 )
 
 // MaxCommitments is how many a tenant may have at a time.
@@ -191,13 +193,14 @@ func LockCommitments(ctx context.Context, tx *Tx) error {
 const MaxNodeLives = 200_000
 
 // NodeLives lists the machines of all clusters that ran at some time in [from, to), by start. What a cluster that has fallen silent still had
-// counts for two hours after its newest data: then nobody knows. More than MaxNodeLives is an error.
+// counts for two hours after its newest data: then nobody knows. A life is what is billed: ledger.LeastBilled at least. More than MaxNodeLives
+// is an error.
 func NodeLives(ctx context.Context, tx *Tx, from, to time.Time) ([]commitment.Node, error) {
 	rows, err := tx.pgx.Query(ctx, `
 SELECT n.cluster_id::text, n.uid, n.cloud, n.region, n.zone, n.instance_type, n.purchase, n.cpu_milli, n.mem_mib, n.gpu_model, n.gpu_count, n.gpu_memory_mib,
   n.started_at, coalesce(n.ended_at, c.data_at + interval '2 hours')
 FROM node n JOIN cluster c ON c.tenant_id = n.tenant_id AND c.id = n.cluster_id
-WHERE n.tenant_id = $1 AND n.started_at < $3 AND (n.ended_at > $2 OR n.ended_at IS NULL AND (c.data_at IS NULL OR c.data_at + interval '2 hours' > $2))
+WHERE n.tenant_id = $1 AND n.started_at < $3 AND (n.ended_at + interval '1 minute' > $2 OR n.ended_at IS NULL AND (c.data_at IS NULL OR c.data_at + interval '2 hours' > $2))
 ORDER BY n.started_at, n.cluster_id, n.uid LIMIT $4`, tx.Tenant, from, to, MaxNodeLives+1)
 	if err != nil {
 		return nil, fmt.Errorf("load nodes: %w", err)
@@ -209,11 +212,15 @@ ORDER BY n.started_at, n.cluster_id, n.uid LIMIT $4`, tx.Tenant, from, to, MaxNo
 			&n.Machine.GPUCount, &n.Machine.GPUMemoryMiB, &n.Life.From, &ended)
 		n.Life.From, n.Life.To = n.Life.From.UTC(), orZero(ended)
 		n.Machine.Cloud, n.Machine.Name = o.Cloud, o.InstanceType
+		if least := n.Life.From.Add(ledger.LeastBilled(o.Cloud)); ended != nil && !n.Life.To.Before(n.Life.From) && n.Life.To.Before(least) {
+			n.Life.To = least
+		}
 		return n, err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("load nodes: %w", err)
 	}
+	lives = slices.DeleteFunc(lives, func(n commitment.Node) bool { return !n.Life.To.IsZero() && !n.Life.To.After(from) })
 	if len(lives) > MaxNodeLives {
 		return nil, fleet.Errorf(fleet.CodeTooLarge, "more than %d machines ran in this time; ask for less of it", MaxNodeLives)
 	}

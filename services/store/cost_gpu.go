@@ -149,12 +149,18 @@ func (s *Source) queueTroubles(b *pgx.Batch, tx *Tx, pods []*agentv1.Pod, inv *a
 			broken = append(broken, d.GetUid())
 		}
 	}
-	const end = `UPDATE pod_trouble SET to_at = greatest($3, from_at) WHERE tenant_id = $1 AND cluster_id = $2 AND to_at IS NULL AND uid <> ALL ($4)`
+	// What begins or ends is news of the pod from then on: the hour may have closed already.
+	const end, touch = `WITH done AS (UPDATE pod_trouble SET to_at = greatest($3, from_at) WHERE tenant_id = $1 AND cluster_id = $2 AND to_at IS NULL AND uid <> ALL ($4)`,
+		` RETURNING uid) UPDATE pod SET touched_from = least(touched_from, $3) WHERE tenant_id = $1 AND cluster_id = $2 AND uid IN (SELECT uid FROM done)`
 	switch {
 	case inv.GetSnapshot():
-		b.Queue(end, tx.Tenant, s.Cluster, at, broken)
+		b.Queue(end+touch, tx.Tenant, s.Cluster, at, broken)
 	case len(said) > 0:
-		b.Queue(end+` AND uid = ANY ($5)`, tx.Tenant, s.Cluster, at, broken, said)
+		b.Queue(end+` AND uid = ANY ($5)`+touch, tx.Tenant, s.Cluster, at, broken, said)
+	}
+	if len(broken) > 0 {
+		b.Queue(`UPDATE pod p SET touched_from = least(touched_from, $3) WHERE tenant_id = $1 AND cluster_id = $2 AND uid = ANY ($4)
+  AND NOT EXISTS (SELECT FROM pod_trouble t WHERE t.tenant_id = $1 AND t.cluster_id = $2 AND t.uid = p.uid AND t.to_at IS NULL)`, tx.Tenant, s.Cluster, at, broken)
 	}
 	// A pod that goes from one trouble to the next keeps the first reason: pulling fails in two words by turns.
 	queueRows(b, "INSERT INTO pod_trouble (tenant_id, cluster_id, uid, from_at, reason)", "ON CONFLICT DO NOTHING", rows)
@@ -206,8 +212,8 @@ func (s *Source) queueHoldings(b *pgx.Batch, tx *Tx, h *agentv1.GPUHoldings, at 
   AND namespace || '|' || pod || '|' || holding <> ALL ($5)`, tx.Tenant, s.Cluster, h.GetNode(), at, held)
 	// Pods that hold something new are costed again from their beginning: what they asked for was all that was known.
 	b.Queue(`UPDATE pod p SET touched_from = '-infinity' FROM unnest($4::text[], $5::text[], $6::text[]) AS n (namespace, name, held)
-WHERE p.tenant_id = $1 AND p.cluster_id = $2 AND p.node = $3 AND p.ended_at IS NULL AND p.namespace = n.namespace AND p.name = n.name AND NOT EXISTS (
+WHERE p.tenant_id = $1 AND p.cluster_id = $2 AND p.node = $3 AND (p.ended_at IS NULL OR p.ended_at > $7) AND p.namespace = n.namespace AND p.name = n.name AND NOT EXISTS (
   SELECT FROM gpu_holding g WHERE g.tenant_id = $1 AND g.cluster_id = $2 AND g.node = $3 AND g.to_at IS NULL AND g.namespace || '|' || g.pod || '|' || g.holding = n.held)`,
-		tx.Tenant, s.Cluster, h.GetNode(), spaces, pods, held)
+		tx.Tenant, s.Cluster, h.GetNode(), spaces, pods, held, at)
 	queueRows(b, "INSERT INTO gpu_holding (tenant_id, cluster_id, node, namespace, pod, holding, container, share, from_at)", "ON CONFLICT DO NOTHING", rows)
 }

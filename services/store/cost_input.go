@@ -114,7 +114,7 @@ func LoadCostInput(ctx context.Context, tx *Tx, cluster fleet.ClusterID, from, t
 	batch := &pgx.Batch{}
 	batch.Queue(`
 SELECT uid, name, cloud, region, zone, instance_type, purchase, cpu_milli, mem_mib, gpu_model, gpu_count, gpu_memory_mib, gpus, started_at, ready_at, ended_at
-FROM node WHERE tenant_id = $1 AND cluster_id = $2 AND started_at < $4 AND (ended_at IS NULL OR ended_at > $3) ORDER BY uid`,
+FROM node WHERE tenant_id = $1 AND cluster_id = $2 AND started_at < $4 AND (ended_at IS NULL OR ended_at + interval '1 minute' > $3) ORDER BY uid`,
 		tx.Tenant, cluster, from, to).Query(in.readNodes)
 	gpus := podGPUs{byName: map[podName]*heldGPUs{}, troubles: map[string][]ledger.Trouble{}}
 	batch.Queue(`SELECT node, namespace, pod, share, from_at FROM gpu_holding
@@ -165,7 +165,7 @@ func (in *CostInput) readNodes(rows pgx.Rows) error {
 			&n.Life.From, &ready, &ended); err != nil {
 			return err
 		}
-		n.Purchase = o.Purchase
+		n.Purchase, n.MinBill = o.Purchase, ledger.LeastBilled(o.Cloud)
 		n.Life.From, n.ReadyAt, n.Life.To = n.Life.From.UTC(), orZero(ready), orZero(ended)
 		n.GPUs = ledgerGroups(groups)
 		in.gpuMiB[n.Name] = gpuMiB

@@ -20,18 +20,18 @@ func SweepTouched(ctx context.Context, tx *Tx, cluster fleet.ClusterID, floor, o
 		floor = open
 	}
 	batch := &pgx.Batch{}
-	for _, object := range []struct{ table, begin string }{{"pod", "coalesce(started_at, created_at)"}, {"node", "started_at"}} {
+	for _, object := range []struct{ table, begin, billed string }{{"pod", "created_at", "0"}, {"node", "started_at", "1 minute"}} {
 		// A row that is changed at this moment keeps its mark for the next look: nothing waits for ingest here. The marks are cleared by a
 		// list of keys and not by a join: the planner expects one marked row, and would compare every row with every other.
 		batch.Queue(`
 WITH old AS MATERIALIZED (
-  SELECT uid, greatest(touched_from, `+object.begin+`) AS from_at, ended_at FROM `+object.table+`
+  SELECT uid, greatest(touched_from, `+object.begin+`) AS from_at, greatest(ended_at + interval '`+object.billed+`', CASE WHEN ended_at IS NOT NULL THEN touched_to END) AS past FROM `+object.table+`
   WHERE tenant_id = $1 AND cluster_id = $2 AND touched_from IS NOT NULL FOR UPDATE SKIP LOCKED
 ), cleared AS (
-  UPDATE `+object.table+` SET touched_from = NULL
+  UPDATE `+object.table+` SET touched_from = NULL, touched_to = NULL
   WHERE tenant_id = $1 AND cluster_id = $2 AND uid = ANY (ARRAY(SELECT uid FROM old))
 ), spans AS (
-  SELECT greatest(date_trunc('hour', from_at, 'UTC'), $3::timestamptz) AS first, least(coalesce(ended_at, $4::timestamptz), $4::timestamptz) AS past FROM old
+  SELECT greatest(date_trunc('hour', from_at, 'UTC'), $3::timestamptz) AS first, least(past, $4::timestamptz) AS past FROM old
 ), runs AS (
   SELECT DISTINCT first, past FROM spans WHERE first < past
 )

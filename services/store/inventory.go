@@ -195,6 +195,7 @@ func unique[T any](list []T, id func(T) string) []T {
 	return out
 }
 
+// queueNodes keeps of a node's ready time the first: Kubernetes says since when it is ready, and a node that was not for a while is no new machine.
 func (s *Source) queueNodes(b *pgx.Batch, tx *Tx, inv *agentv1.Inventory, at time.Time) {
 	nodes := unique(inv.GetNodes(), (*agentv1.Node).GetUid)
 	rows, uids := make([][]any, 0, len(nodes)), make([]string, 0, len(nodes))
@@ -213,25 +214,26 @@ func (s *Source) queueNodes(b *pgx.Batch, tx *Tx, inv *agentv1.Inventory, at tim
 ON CONFLICT (tenant_id, cluster_id, uid) DO UPDATE SET name = excluded.name, pool = excluded.pool, cloud = excluded.cloud, region = excluded.region,
   zone = excluded.zone, instance_type = excluded.instance_type, purchase = excluded.purchase, phase = excluded.phase, cpu_milli = excluded.cpu_milli,
   mem_mib = excluded.mem_mib, gpu_model = excluded.gpu_model, gpu_count = excluded.gpu_count, gpu_memory_mib = excluded.gpu_memory_mib,
-  labels = excluded.labels, started_at = least(node.started_at, excluded.started_at), ready_at = excluded.ready_at, ended_at = excluded.ended_at, gpus = excluded.gpus,
+  labels = excluded.labels, started_at = least(node.started_at, excluded.started_at), ready_at = least(node.ready_at, excluded.ready_at), ended_at = excluded.ended_at, gpus = excluded.gpus,
   touched_from = CASE
     WHEN (node.name, node.cloud, node.region, node.zone, node.instance_type, node.purchase, node.cpu_milli, node.mem_mib, node.gpu_model, node.gpu_count, node.gpus) IS DISTINCT FROM
       (excluded.name, excluded.cloud, excluded.region, excluded.zone, excluded.instance_type, excluded.purchase, excluded.cpu_milli, excluded.mem_mib, excluded.gpu_model,
       excluded.gpu_count, excluded.gpus) OR excluded.started_at < node.started_at THEN '-infinity'
     WHEN node.ended_at IS DISTINCT FROM excluded.ended_at THEN least(node.touched_from, node.ended_at, excluded.ended_at)
-    WHEN node.ready_at IS NULL AND excluded.ready_at IS NOT NULL THEN least(node.touched_from, excluded.ready_at)
-    ELSE node.touched_from END
+    WHEN coalesce(node.ready_at, 'infinity') > excluded.ready_at THEN least(node.touched_from, excluded.ready_at)
+    ELSE node.touched_from END,
+  touched_to = CASE WHEN node.ended_at IS DISTINCT FROM excluded.ended_at THEN greatest(node.touched_to, coalesce(node.ended_at, 'infinity')) ELSE node.touched_to END
 WHERE (node.name, node.pool, node.cloud, node.region, node.zone, node.instance_type, node.purchase, node.phase, node.cpu_milli, node.mem_mib,
-  node.gpu_model, node.gpu_count, node.gpu_memory_mib, node.labels, node.ready_at, node.ended_at, node.gpus) IS DISTINCT FROM
+  node.gpu_model, node.gpu_count, node.gpu_memory_mib, node.labels, node.ended_at, node.gpus) IS DISTINCT FROM
   (excluded.name, excluded.pool, excluded.cloud, excluded.region, excluded.zone, excluded.instance_type, excluded.purchase, excluded.phase,
-  excluded.cpu_milli, excluded.mem_mib, excluded.gpu_model, excluded.gpu_count, excluded.gpu_memory_mib, excluded.labels, excluded.ready_at, excluded.ended_at, excluded.gpus)
-  OR excluded.started_at < node.started_at`, rows)
+  excluded.cpu_milli, excluded.mem_mib, excluded.gpu_model, excluded.gpu_count, excluded.gpu_memory_mib, excluded.labels, excluded.ended_at, excluded.gpus)
+  OR excluded.started_at < node.started_at OR coalesce(node.ready_at, 'infinity') > excluded.ready_at`, rows)
 	switch {
 	case inv.GetSnapshot():
-		b.Queue(`UPDATE node SET ended_at = greatest($3, started_at), phase = 'terminated', touched_from = least(touched_from, greatest($3, started_at))
+		b.Queue(`UPDATE node SET ended_at = greatest($3, started_at), phase = 'terminated', touched_from = least(touched_from, greatest($3, started_at)), touched_to = 'infinity'
 			WHERE tenant_id = $1 AND cluster_id = $2 AND ended_at IS NULL AND uid <> ALL ($4)`, tx.Tenant, s.Cluster, at, uids)
 	case len(inv.GetGoneNodes()) > 0:
-		b.Queue(`UPDATE node SET ended_at = greatest($3, started_at), phase = 'terminated', touched_from = least(touched_from, greatest($3, started_at))
+		b.Queue(`UPDATE node SET ended_at = greatest($3, started_at), phase = 'terminated', touched_from = least(touched_from, greatest($3, started_at)), touched_to = 'infinity'
 			WHERE tenant_id = $1 AND cluster_id = $2 AND ended_at IS NULL AND uid = ANY ($4)`, tx.Tenant, s.Cluster, at, inv.GetGoneNodes())
 	}
 }
@@ -256,7 +258,8 @@ ON CONFLICT (tenant_id, cluster_id, uid) DO UPDATE SET name = excluded.name, nam
       (excluded.namespace, excluded.workload_key, excluded.node, excluded.cpu_milli, excluded.mem_mib, excluded.gpu_milli, excluded.gpus,
       coalesce(excluded.started_at, least(pod.created_at, excluded.created_at))) THEN '-infinity'
     WHEN pod.ended_at IS DISTINCT FROM excluded.ended_at THEN least(pod.touched_from, pod.ended_at, excluded.ended_at)
-    ELSE pod.touched_from END
+    ELSE pod.touched_from END,
+  touched_to = CASE WHEN pod.ended_at IS DISTINCT FROM excluded.ended_at THEN greatest(pod.touched_to, coalesce(pod.ended_at, 'infinity')) ELSE pod.touched_to END
 WHERE (pod.name, pod.namespace, pod.workload_key, pod.node, pod.phase, pod.reason, pod.cpu_milli, pod.mem_mib, pod.gpu_milli, pod.labels,
   pod.started_at, pod.ready_at, pod.ended_at, pod.gpus) IS DISTINCT FROM
   (excluded.name, excluded.namespace, excluded.workload_key, excluded.node, excluded.phase, excluded.reason, excluded.cpu_milli, excluded.mem_mib,
@@ -264,10 +267,10 @@ WHERE (pod.name, pod.namespace, pod.workload_key, pod.node, pod.phase, pod.reaso
   OR excluded.created_at < pod.created_at`, rows)
 	switch {
 	case inv.GetSnapshot():
-		b.Queue(`UPDATE pod SET ended_at = greatest($3, created_at), phase = 'ended', touched_from = least(touched_from, greatest($3, created_at))
+		b.Queue(`UPDATE pod SET ended_at = greatest($3, created_at), phase = 'ended', touched_from = least(touched_from, greatest($3, created_at)), touched_to = 'infinity'
 			WHERE tenant_id = $1 AND cluster_id = $2 AND ended_at IS NULL AND uid <> ALL ($4)`, tx.Tenant, s.Cluster, at, uids)
 	case len(inv.GetGonePods()) > 0:
-		b.Queue(`UPDATE pod SET ended_at = greatest($3, created_at), phase = 'ended', touched_from = least(touched_from, greatest($3, created_at))
+		b.Queue(`UPDATE pod SET ended_at = greatest($3, created_at), phase = 'ended', touched_from = least(touched_from, greatest($3, created_at)), touched_to = 'infinity'
 			WHERE tenant_id = $1 AND cluster_id = $2 AND ended_at IS NULL AND uid = ANY ($4)`, tx.Tenant, s.Cluster, at, inv.GetGonePods())
 	}
 	s.queueTroubles(b, tx, pods, inv, at)

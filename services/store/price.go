@@ -37,7 +37,8 @@ ORDER BY cloud, instance_type, purchase, region, valid_from DESC`, tx.Tenant)
 	return prices, nil
 }
 
-// SetTenantPrice adds a price; the same machine at the same moment is set anew.
+// SetTenantPrice adds a price; the same machine at the same moment is set anew. Closed hours in which such a machine had no price, from then on
+// and not older than RestateFloor, are costed again. What has a price keeps it.
 func SetTenantPrice(ctx context.Context, tx *Tx, p TenantPrice) error {
 	_, err := tx.pgx.Exec(ctx, `
 INSERT INTO tenant_price (tenant_id, cloud, region, instance_type, purchase, valid_from, hour_nano, created_by, created_at)
@@ -47,6 +48,16 @@ DO UPDATE SET hour_nano = excluded.hour_nano, created_by = excluded.created_by, 
 		tx.Tenant, p.Cloud, p.Region, p.InstanceType, p.Purchase, p.ValidFrom, p.Hour, p.CreatedBy, tx.Now)
 	if err != nil {
 		return fmt.Errorf("save price: %w", err)
+	}
+	_, err = tx.pgx.Exec(ctx, `
+INSERT INTO cost_touched (tenant_id, cluster_id, hour)
+SELECT DISTINCT h.tenant_id, h.cluster_id, h.hour FROM cost_hour h JOIN cluster c ON c.tenant_id = h.tenant_id AND c.id = h.cluster_id
+JOIN node n ON n.tenant_id = h.tenant_id AND n.cluster_id = h.cluster_id AND n.started_at < h.hour + interval '1 hour' AND (n.ended_at IS NULL OR n.ended_at + interval '1 minute' > h.hour)
+WHERE h.tenant_id = $1 AND h.state = 'closed' AND h.unpriced_node_seconds > 0 AND h.hour >= greatest($6::timestamptz, c.data_at - $7::interval)
+  AND n.cloud = $2 AND ($3 = '' OR n.region = $3) AND n.instance_type = $4 AND n.purchase = $5
+ON CONFLICT DO NOTHING`, tx.Tenant, p.Cloud, p.Region, p.InstanceType, p.Purchase, p.ValidFrom, RestateFloor)
+	if err != nil {
+		return fmt.Errorf("have hours without a price costed again: %w", err)
 	}
 	return nil
 }
