@@ -168,7 +168,7 @@ func place(h Hour, span fleet.Interval, byName map[string][]*holding, s *Stateme
 	}
 	slices.SortFunc(order, func(i, j int) int {
 		a, b := &h.Pods[i], &h.Pods[j]
-		return cmp.Or(cmp.Compare(a.UID, b.UID), a.Held.From.Compare(b.Held.From), cmp.Compare(a.Node, b.Node))
+		return cmp.Or(cmp.Compare(a.UID, b.UID), a.Held.From.Compare(b.Held.From), cmp.Compare(a.Node, b.Node), a.Held.To.Compare(b.Held.To))
 	})
 	for _, i := range order {
 		p := &h.Pods[i]
@@ -199,7 +199,9 @@ func place(h Hour, span fleet.Interval, byName map[string][]*holding, s *Stateme
 			s.Conflicts = append(s.Conflicts, Conflict{Code: "no_such_node", Object: p.UID, Quantity: float64(missing) / float64(hourMillis)})
 		}
 	}
-	slices.SortFunc(s.Conflicts, func(a, b Conflict) int { return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(a.Object, b.Object)) })
+	slices.SortFunc(s.Conflicts, func(a, b Conflict) int {
+		return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Quantity, b.Quantity))
+	})
 	return all
 }
 
