@@ -17,9 +17,13 @@ func replayChaos(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	scenarios := set.String("scenario", "", "only these, `NAMES` with commas between")
 	policies := set.String("policy", "", "only these of slo, queue, ratio and plimsoll-cq, `NAMES` with commas between")
 	list := set.Bool("list", false, "list the scenarios and play nothing")
+	storms := set.Bool("storms", false, "only how long capacity is missing when supply breaks, with ours and on a back-off ladder as Karpenter has")
 	asJSON := set.Bool("json", false, "print JSON")
 	if err := parse(set, args, stderr, 0); err != nil {
 		return err
+	}
+	if *storms {
+		return replayStorms(stdout, *asJSON)
 	}
 	picked, err := lab.FindScenarios(names(*scenarios))
 	if err != nil {
@@ -82,4 +86,34 @@ func chaosPolicies(picked []string) ([]lab.ChaosPolicy, error) {
 		}
 	}
 	return out, nil
+}
+
+// replayStorms prints how long capacity is missing in each storm. It fails where ours takes as long as the ladder.
+func replayStorms(stdout io.Writer, asJSON bool) error {
+	rows, err := lab.PlayStorms()
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		enc := json.NewEncoder(stdout)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(map[string]any{"storms": rows})
+	} else {
+		err = lab.WriteStorms(stdout, rows)
+	}
+	if err != nil {
+		return err
+	}
+	ladder := map[string]float64{}
+	for _, r := range rows {
+		if r.Buyer == lab.StormLadder {
+			ladder[r.Storm] = r.P95
+		}
+	}
+	for _, r := range rows {
+		if r.Buyer == lab.StormOurs && r.P95 >= ladder[r.Storm] {
+			return fleet.Errorf(fleet.CodeConflict, "%s: p95 until capacity is %.0f s, on the ladder %.0f s", r.Storm, r.P95, ladder[r.Storm])
+		}
+	}
+	return nil
 }

@@ -35,3 +35,10 @@ func TestReplayChaosPlaysWhatIsNamed(t *testing.T) {
 		t.Error("an unknown scenario is played")
 	}
 }
+
+func TestStormsArePrinted(t *testing.T) {
+	var out, problems bytes.Buffer
+	if err := replayCommand(context.Background(), []string{"chaos", "-storms"}, &out, &problems); err != nil || !strings.Contains(out.String(), "back-off ladder") {
+		t.Errorf("%v: %s", err, out.String())
+	}
+}
