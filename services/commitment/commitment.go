@@ -131,6 +131,12 @@ type Commitment struct {
 	Owner    string         // team that bears what is unused; empty: nobody in particular
 }
 
+// Active is how long the commitment runs within span.
+func (c *Commitment) Active(span fleet.Interval) time.Duration {
+	a := c.active(span)
+	return a.To.Sub(a.From)
+}
+
 // active is the part of span in which the commitment runs.
 func (c *Commitment) active(span fleet.Interval) fleet.Interval {
 	if c.Term.From.After(span.From) {
@@ -152,16 +158,31 @@ func (c *Commitment) Bought(span fleet.Interval) fleet.Money {
 	return c.costUntil(a.To) - c.costUntil(a.From)
 }
 
+// Paid is what is paid within span: what is due for its time, and the upfront payment if the term begins in it. Over a whole term it is what
+// Bought is.
+func (c *Commitment) Paid(span fleet.Interval) (upfront, recurring fleet.Money) {
+	a := c.active(span)
+	if !c.Term.From.Before(span.From) && c.Term.From.Before(span.To) && c.Term.To.After(c.Term.From) {
+		upfront = c.Upfront
+	}
+	return upfront, c.dueUntil(a.To) - c.dueUntil(a.From)
+}
+
+// dueUntil is what was paid by the hour until t.
+func (c *Commitment) dueUntil(t time.Time) fleet.Money {
+	hourly := c.Recurring
+	if c.Kind.Spend() {
+		hourly = c.Spend
+	}
+	return hourly.MulDiv(max(t.Sub(c.Term.From).Milliseconds(), 0), hourMillis)
+}
+
 func (c *Commitment) costUntil(t time.Time) fleet.Money {
 	elapsed := t.Sub(c.Term.From).Milliseconds()
 	if elapsed <= 0 {
 		return 0
 	}
-	hourly := c.Recurring
-	if c.Kind.Spend() {
-		hourly = c.Spend
-	}
-	cost := hourly.MulDiv(elapsed, hourMillis)
+	cost := c.dueUntil(t)
 	if term := c.Term.To.Sub(c.Term.From).Milliseconds(); !c.Term.To.IsZero() && term > 0 {
 		cost = cost.Add(c.Upfront.MulDiv(min(elapsed, term), term))
 	}

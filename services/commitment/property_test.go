@@ -331,9 +331,15 @@ func TestAmortisationAddsUp(t *testing.T) {
 			cuts = append(cuts, c.Term.From.Add(time.Duration(rapid.Int64Range(0, c.Term.To.Sub(c.Term.From).Milliseconds()).Draw(t, "cut"))*time.Millisecond))
 		}
 		sortTimes(cuts)
-		var sum fleet.Money
+		var sum, paid fleet.Money
 		for i := 1; i < len(cuts); i++ {
-			sum += c.Bought(fleet.Interval{From: cuts[i-1], To: cuts[i]})
+			span := fleet.Interval{From: cuts[i-1], To: cuts[i]}
+			sum += c.Bought(span)
+			upfront, recurring := c.Paid(span)
+			paid += upfront + recurring
+		}
+		if paid != sum {
+			t.Fatalf("paid %s for what costs %s", paid, sum)
 		}
 		whole := c.Upfront + (c.Recurring+c.Spend).MulDiv(c.Term.To.Sub(c.Term.From).Milliseconds(), 3_600_000)
 		if sum != whole {

@@ -49,7 +49,7 @@ func openAccounts(t *testing.T) *accounts {
 ($1, $2, $3, 'chat/Deployment/llm', 'chat', 'Deployment', 'llm', 'red', '{"app": "llm", "tier": "hot"}', now()), ($1, $4, $3, 'train/StatefulSet/fit', 'train', 'StatefulSet', 'fit', 'blue', '{"app": "fit"}', now())`,
 		a.tenant.ID, a.llm, a.north, a.train)
 	a.exec(`INSERT INTO commitment (tenant_id, id, ref, kind, region, zone, instance_type, family, resource, gpu_model, quantity, upfront_nano, recurring_nano, spend_nano, discount_ppm, rates, ratios, starts_at, owner, source, created_by, created_at, changed_at)
-VALUES ($1, $2, 'sp-1', 'aws_compute_sp', '', '', '', '', '', '', 0, 0, 0, 100000000, 0, '{}', '{}', '2026-01-01', 'red', 'api', 'test', now(), now())`, a.tenant.ID, plan)
+VALUES ($1, $2, 'sp-1', 'aws_compute_sp', '', '', '', '', '', '', 0, 0, 0, 100000000, 0, '[]', '[]', '2026-01-01', 'red', 'api', 'test', now(), now())`, a.tenant.ID, plan)
 	hours := map[fleet.ClusterID][]store.CostedHour{}
 	gpu, cpu, spot := fleet.Money(98_320_000_000), fleet.Money(384_000_001), fleet.Money(1_234_567_891)
 	list := map[string]fleet.Money{"g0": 98_320_000_000, "c0": 390_000_000, "s0": 4_000_000_000}

@@ -23,13 +23,17 @@ type paid struct {
 	refs        map[string]string
 	nodes       []commitment.Node
 	settled     map[time.Time]store.HourClaims
-	unused      map[time.Time]store.HourState // of the rows that belong to no cluster
+	changed     map[string]time.Time                     // when each commitment was last changed, by our clock
+	purchased   map[time.Time]map[string]store.Purchase  // of hours that closed
+	left        map[time.Time]map[string]ledger.CostLine // what closed hours have as unused, by commitment
+	unused      map[time.Time]store.HourState            // of the rows that belong to no cluster
 	hours       map[time.Time]*paidHour
 }
 
 // paidHour is what was found for an hour.
 type paidHour struct {
-	price  map[string]nodeHour // by node uid, of those that commitments cover in part or whole
+	price  map[string]nodeHour     // by node uid, of those that commitments cover in part or whole
+	looked []commitment.Commitment // that the allocation looked at
 	claims []commitment.Claim
 	rest   []commitment.Balance
 }
@@ -54,10 +58,11 @@ func (w *CloseHour) loadPaid(ctx context.Context, tx *store.Tx, cluster fleet.Cl
 	if err != nil {
 		return nil, err
 	}
-	p := &paid{cluster: cluster, prices: prices, refs: map[string]string{}, hours: map[time.Time]*paidHour{}}
+	p := &paid{cluster: cluster, prices: prices, refs: map[string]string{}, changed: map[string]time.Time{}, hours: map[time.Time]*paidHour{}}
 	for _, c := range all {
 		p.commitments = append(p.commitments, c.Commitment)
 		p.refs[c.ID] = c.Ref
+		p.changed[c.ID] = c.ChangedAt
 	}
 	if p.nodes, err = store.NodeLives(ctx, tx, from, to); err != nil {
 		return nil, err
@@ -65,8 +70,33 @@ func (w *CloseHour) loadPaid(ctx context.Context, tx *store.Tx, cluster fleet.Cl
 	if p.settled, err = store.Claims(ctx, tx, from, to); err != nil {
 		return nil, err
 	}
+	if p.purchased, err = store.Purchases(ctx, tx, from, to); err != nil {
+		return nil, err
+	}
+	if p.left, err = store.UnusedLines(ctx, tx, from, to); err != nil {
+		return nil, err
+	}
 	p.unused, err = store.HourStates(ctx, tx, store.NoCluster, from, to)
 	return p, err
+}
+
+// counting are the commitments that an hour may still use. What was changed since a cluster closed the hour does not count, and of an hour that this
+// cluster has closed itself neither does what was written down since: what was used and unused of it then stays what was paid then.
+func (p *paid) counting(hour time.Time) []commitment.Commitment {
+	settled, purchased := p.settled[hour], p.purchased[hour]
+	mine := slices.Contains(settled.Closed, p.cluster)
+	if _, left := p.unused[hour]; mine && len(purchased) == 0 && (left || len(settled.Claims) > 0) {
+		mine = false // it closed before payments were kept
+	}
+	var out []commitment.Commitment
+	for _, c := range p.commitments {
+		then, ok := purchased[c.ID]
+		if ok && p.changed[c.ID].After(then.AsOf) || !ok && mine {
+			continue
+		}
+		out = append(out, c)
+	}
+	return out
 }
 
 // allocate looks at one hour. frozen says which of the cluster's own nodes have their price for good.
@@ -81,10 +111,11 @@ func (p *paid) allocate(d dueHour, frozen func(node string) bool) *paidHour {
 			running = append(running, n)
 		}
 	}
-	in := commitment.HourInput(fleet.Interval{From: d.from, To: d.to}, running, p.commitments, p.prices)
+	counting := p.counting(d.from)
+	in := commitment.HourInput(fleet.Interval{From: d.from, To: d.to}, running, counting, p.prices)
 	in.Claims = settled.Claims
 	s := commitment.Allocate(in)
-	h := &paidHour{price: map[string]nodeHour{}, rest: s.Balances}
+	h := &paidHour{price: map[string]nodeHour{}, looked: counting, rest: s.Balances}
 	costs := map[string]*nodeCost{}
 	for _, r := range slices.Concat(s.Covered, s.Remainder) {
 		if r.Cluster == p.cluster && r.Held == "" {
@@ -185,7 +216,10 @@ func (p *paid) save(ctx context.Context, tx *store.Tx, due []dueHour) error {
 		if slices.Contains(p.settled[d.from].Closed, p.cluster) && (!ok || len(h.claims) == 0) {
 			continue
 		}
-		c := store.CostedHour{Hour: d.from, Statement: unusedStatement(h.rest)}
+		if err := store.SavePurchases(ctx, tx, d.from, h.purchases(d)); err != nil {
+			return err
+		}
+		c := store.CostedHour{Hour: d.from, Statement: unusedStatement(h.rest, p.left[d.from])}
 		c.ContentHash = contentHash(c.Statement)
 		if !ok && len(c.Statement.Lines) == 0 || ok && slices.Equal(was.ContentHash, c.ContentHash) {
 			continue
@@ -199,9 +233,28 @@ func (p *paid) save(ctx context.Context, tx *store.Tx, due []dueHour) error {
 	return nil
 }
 
-// unusedStatement charges what nobody used to the team that owns it.
-func unusedStatement(rest []commitment.Balance) (s ledger.Statement) {
+// purchases are what was paid in the hour for the commitments that it looked at.
+func (h *paidHour) purchases(d dueHour) (all []store.Purchase) {
+	span := fleet.Interval{From: d.from, To: d.from.Add(time.Hour)}
+	for i := range h.looked {
+		c := &h.looked[i]
+		ms := int64(c.Active(span) / time.Millisecond)
+		if ms <= 0 {
+			continue
+		}
+		p := store.Purchase{Commitment: c.ID, Bought: c.Bought(span), Millis: ms, Quantity: c.Quantity, Team: c.Owner}
+		p.Upfront, p.Recurring = c.Paid(span)
+		all = append(all, p)
+	}
+	return all
+}
+
+// unusedStatement charges what nobody used to the team that owns it. before is what an earlier version of the hour had, by commitment: of those that
+// the allocation did not look at it stays.
+func unusedStatement(rest []commitment.Balance, before map[string]ledger.CostLine) (s ledger.Statement) {
+	looked := map[string]bool{}
 	for _, b := range rest {
+		looked[b.Commitment] = true
 		if b.Unused <= 0 {
 			continue
 		}
@@ -213,7 +266,15 @@ func unusedStatement(rest []commitment.Balance) (s ledger.Statement) {
 		}
 		s.Lines = append(s.Lines, ledger.CostLine{Node: b.Commitment, Row: ledger.Row{Kind: ledger.KindUnused, Resource: ledger.ResourceCommitment,
 			Purchase: fleet.PurchaseReserved, Owner: ledger.Owner{Team: b.Owner}, Amount: b.Unused, Quantity: hours}})
-		s.NodeCost = s.NodeCost.Add(b.Unused)
+	}
+	for id, l := range before {
+		if !looked[id] {
+			s.Lines = append(s.Lines, l)
+		}
+	}
+	slices.SortFunc(s.Lines, func(a, b ledger.CostLine) int { return cmp.Compare(a.Node, b.Node) })
+	for _, l := range s.Lines {
+		s.NodeCost = s.NodeCost.Add(l.Amount)
 	}
 	return s
 }

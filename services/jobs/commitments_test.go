@@ -137,6 +137,47 @@ func TestCommitmentsBoughtOrDeletedLaterDoNotReachBack(t *testing.T) {
 	e.wantClosed("deleted", start.Add(time.Hour), "commitment_unused", "0.10")
 }
 
+// What was paid for an hour stays paid as it was, whatever a person writes down, changes or deletes afterwards, and whatever machine is told late: used and
+// unused add up to it.
+func TestPurchasesOfClosedHoursStay(t *testing.T) {
+	t.Parallel()
+	e := newEstate(t)
+	e.node("a", "m5.large", fleet.PurchaseOnDemand, start)
+	e.dataAt(start.Add(70 * time.Minute))
+	e.catchUp()
+	e.buy()
+	e.dataAt(start.Add(3*time.Hour + 30*time.Minute))
+	e.catchUp()
+	term := fleet.Interval{From: start.AddDate(0, -1, 0), To: start.AddDate(1, 0, 0)}
+	e.tx(func(ctx context.Context, tx *store.Tx) error {
+		_, err := store.ImportCommitments(ctx, tx, []commitment.Commitment{{Ref: "ri", Kind: commitment.KindRegionalRI, Region: "us-east-1", InstanceType: "m5.large", Quantity: 2000, Recurring: usd(t, "0.50"), Term: term, Owner: "web"}}, "api", "test")
+		return err
+	})
+	check := func(what string) {
+		t.Helper()
+		for h, want := range []string{"0", "0.16", "0.16"} {
+			at := start.Add(time.Duration(h) * time.Hour)
+			paid := e.number(`SELECT coalesce(sum(recurring_nano), 0)::bigint FROM commitment_purchase WHERE tenant_id = $1 AND hour = $2 AND bought_nano = recurring_nano`, e.tenant, at)
+			used := e.number(`SELECT coalesce(sum(amount_nano), 0)::bigint FROM commitment_claim WHERE tenant_id = $1 AND hour = $2`, e.tenant, at)
+			if unused := e.closed(at, "commitment_unused"); fleet.Money(paid) != usd(t, want) || fleet.Money(used)+unused != usd(t, want) {
+				t.Errorf("%s, hour %d: %s paid, %s used, %s unused, want %s", what, h, fleet.Money(paid), fleet.Money(used), unused, want)
+			}
+		}
+	}
+	check("changed")
+	e.node("late", "m5.large", fleet.PurchaseOnDemand, start)
+	e.exec(`UPDATE node SET ended_at = $2 WHERE tenant_id = $1 AND uid = 'late'`, e.tenant, start.Add(2*time.Hour))
+	e.catchUp()
+	check("a late machine")
+	e.wantClosed("the first hour knew of no commitment", start, "", "0.192")
+	e.wantClosed("in the second the plan takes it, and the reservation is what it was", start.Add(time.Hour), "commitment_unused", "0.03088")
+	e.exec(`UPDATE commitment SET deleted_at = now() WHERE tenant_id = $1 AND ref = 'ri'`, e.tenant)
+	e.node("later", "m5.large", fleet.PurchaseOnDemand, start.Add(2*time.Hour))
+	e.exec(`UPDATE node SET ended_at = $2 WHERE tenant_id = $1 AND uid = 'later'`, e.tenant, start.Add(3*time.Hour))
+	e.catchUp()
+	check("deleted")
+}
+
 func TestWithoutCommitmentsNothingChanges(t *testing.T) {
 	t.Parallel()
 	e := newEstate(t)

@@ -295,15 +295,15 @@ func (l *life) bought(ctx context.Context, tx *store.Tx, closed map[time.Time]in
 			continue
 		}
 		for _, c := range all {
-			var used, unused fleet.Money
-			err := tx.PGX().QueryRow(ctx, `SELECT (SELECT coalesce(sum(amount_nano), 0)::bigint FROM commitment_claim WHERE tenant_id = $1 AND hour = $2 AND commitment_id = $3::uuid),
+			var used, unused, kept fleet.Money
+			err := tx.PGX().QueryRow(ctx, `SELECT (SELECT coalesce(sum(bought_nano), 0)::bigint FROM commitment_purchase WHERE tenant_id = $1 AND hour = $2 AND commitment_id = $3::uuid), (SELECT coalesce(sum(amount_nano), 0)::bigint FROM commitment_claim WHERE tenant_id = $1 AND hour = $2 AND commitment_id = $3::uuid),
   (SELECT coalesce(sum(t.amount_nano), 0)::bigint FROM cost_transfer t JOIN cost_hour h USING (tenant_id, cluster_id, hour, version) WHERE t.tenant_id = $1 AND t.hour = $2 AND t.credit = 'commitment/' || $3)`,
-				l.tenant, hour, c.ID).Scan(&used, &unused)
+				l.tenant, hour, c.ID).Scan(&kept, &used, &unused)
 			if err != nil {
 				l.t.Fatal(err)
 			}
-			if want := c.Bought(fleet.Interval{From: hour, To: hour.Add(time.Hour)}); used+unused != want {
-				l.t.Errorf("%s: %s: %s used and %s unused of %s, which cost %s", l.what, hour.Format("02T15"), used, unused, c.Ref, want)
+			if want := c.Bought(fleet.Interval{From: hour, To: hour.Add(time.Hour)}); used+unused != want || kept != want {
+				l.t.Errorf("%s: %s: %s used and %s unused of %s, which cost %s; the ledger has %s as bought", l.what, hour.Format("02T15"), used, unused, c.Ref, want, kept)
 			}
 		}
 	}
@@ -426,5 +426,21 @@ func (l *life) export() int {
 	if want := fmt.Sprintf("%d.%09d", total/fleet.NanosPerUnit, total%fleet.NanosPerUnit); report.Effect != want {
 		l.t.Errorf("%s: EffectiveCost %s, ledger %s", l.what, report.Effect, want)
 	}
+	l.tx(func(ctx context.Context, tx *store.Tx) error {
+		rows, err := tx.PGX().Query(ctx, `SELECT c.ref, sum(p.bought_nano)::bigint, sum(p.upfront_nano + p.recurring_nano)::bigint FROM commitment_purchase p JOIN commitment c ON c.tenant_id = p.tenant_id AND c.id = p.commitment_id
+WHERE p.tenant_id = $1 GROUP BY 1`, l.tenant)
+		if err != nil {
+			return err
+		}
+		var ref string
+		var bought, paid fleet.Money
+		_, err = pgx.ForEachRow(rows, []any{&ref, &bought, &paid}, func() error {
+			if effective[ref] != bought || purchases[ref] != paid {
+				l.t.Errorf("%s: of %s the export has %s effective and %s billed, the ledger %s bought and %s paid", l.what, ref, effective[ref], purchases[ref], bought, paid)
+			}
+			return nil
+		})
+		return err
+	})
 	return report.Rows
 }
