@@ -264,3 +264,61 @@ func TestMachinesAreExchangedOnlyWhereItSavesMoreThanTheMove(t *testing.T) {
 		}
 	}
 }
+
+// Where a type of Spot has run out, a claim becomes another one of its size, without a plan; never one that is larger, cheaper to begin with, dearer than on
+// demand, or of another model where pods share the machine.
+func TestATypeOfSpotHasOthersOfItsSizeBehindIt(t *testing.T) {
+	t.Parallel()
+	offs := append(market(),
+		offering("h1", "a", fleet.PurchaseSpot, 0.6, 4000, 16000, 1, "L4"), offering("h1", "a", fleet.PurchaseOnDemand, 1.2, 4000, 16000, 1, "L4"),
+		offering("large", "a", fleet.PurchaseSpot, 0.5, 8000, 32000, 1, "A10"), offering("dear", "a", fleet.PurchaseSpot, 1.1, 4000, 16000, 1, "A10"),
+		offering("h4", "a", fleet.PurchaseSpot, 2.5, 48000, 180000, 4, "L4"))
+	p, _ := compose(t, gpuPods(2, true), offs, karpenter.Input{}, karpenter.Settings{TaintGPUs: true})
+	if got := p.Pools[0]; got.Name != "plimsoll-g1-spot" || !slices.Equal(got.Requirements[2].Values, []string{"g1", "h1"}) {
+		t.Errorf("%+v", got)
+	}
+	pods := gpuPods(3, true)
+	pods[0].GPUModels = []fleet.GPUModel{"L4"}
+	p, a := compose(t, pods, offs, karpenter.Input{}, karpenter.Settings{TaintGPUs: true})
+	if p.Bought != a.Cost {
+		t.Errorf("bought for %s, packed for %s", p.Bought, a.Cost)
+	}
+	four := []packing.Pod{{Name: "f", CPUMilli: 40000, MemMiB: 100000, GPUCount: 4, GPUMilli: 1000, SpotOK: true}}
+	p, _ = compose(t, four, offs, karpenter.Input{}, karpenter.Settings{TaintGPUs: true})
+	if got := p.Pools[0]; !slices.Equal(got.Requirements[2].Values, []string{"g4"}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A pool of ours that no plan names stays for what runs in it, and takes nothing more.
+func TestAPoolWithoutAUseIsClosed(t *testing.T) {
+	t.Parallel()
+	p, err := karpenter.Compose(karpenter.Input{Pods: gpuPods(1, false), Offerings: market(), Pools: []string{"plimsoll-old", "plimsoll-gone"},
+		Running: []karpenter.Machine{{Name: "n", Pool: "plimsoll-old", Offering: 0, Pods: []int{0}}}}, karpenter.Settings{TaintGPUs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := slices.IndexFunc(p.Pools, func(n karpenter.NodePool) bool { return n.Name == "plimsoll-old" })
+	if k < 0 || *p.Pools[k].Nodes != 1 || !slices.Equal(p.Pools[k].Requirements[2].Values, []string{"g1"}) || !p.Pools[k].TaintGPUs {
+		t.Errorf("%+v", p.Pools)
+	}
+	if !slices.Equal(p.Retire, []string{"plimsoll-gone"}) {
+		t.Errorf("retired %v", p.Retire)
+	}
+}
+
+// What no plan knows goes to machines with as many GPUs as it asks for, Spot before on demand.
+func TestTheRestIsApartByGPUs(t *testing.T) {
+	t.Parallel()
+	p, _ := compose(t, nil, market(), karpenter.Input{}, karpenter.Settings{TaintGPUs: true})
+	var got []string
+	for i, n := range p.Pools {
+		if i > 0 && n.Weight >= p.Pools[i-1].Weight || n.Nodes != nil {
+			t.Errorf("%+v", n)
+		}
+		got = append(got, n.Name)
+	}
+	if want := []string{"plimsoll-rest-spot", "plimsoll-rest", "plimsoll-rest-gpu1-spot", "plimsoll-rest-gpu1", "plimsoll-rest-gpu4-spot", "plimsoll-rest-gpu4"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}

@@ -72,16 +72,15 @@ func (in *Input) kept(name string, s Settings) *NodePool {
 
 func (in *Input) pool(g *group, s Settings, nodes int64) NodePool {
 	o := &in.Offerings[g.offs[0]]
-	var zones []string
+	types, zones := map[string]bool{}, map[string]bool{}
 	for _, j := range g.offs {
-		zones = append(zones, in.Offerings[j].Zone)
+		types[in.Offerings[j].InstanceType], zones[in.Offerings[j].Zone] = true, true
 	}
 	for _, m := range in.Running { // never narrower than what runs in it
 		if m.Pool == g.name {
-			zones = append(zones, in.Offerings[m.Offering].Zone)
+			types[in.Offerings[m.Offering].InstanceType], zones[in.Offerings[m.Offering].Zone] = true, true
 		}
 	}
-	slices.Sort(zones)
 	np := NodePool{Name: g.name, Nodes: &nodes, Class: s.Class, TaintGPUs: s.TaintGPUs && o.GPUCount > 0, EmptyAfterSec: s.EmptyAfterSec}
 	if o.VCPU > 0 {
 		np.CPUMilli = nodes*o.VCPU*1000 + o.VCPU*500
@@ -91,8 +90,8 @@ func (in *Input) pool(g *group, s Settings, nodes int64) NodePool {
 	np.Requirements = []Requirement{
 		{Key: LabelCapacityType, Values: []string{capacityType(o.Purchase)}},
 		{Key: LabelArch, Values: []string{o.Arch}},
-		{Key: LabelInstanceType, Values: []string{o.InstanceType}},
-		{Key: LabelZone, Values: slices.Compact(zones)},
+		{Key: LabelInstanceType, Values: sorted(types)},
+		{Key: LabelZone, Values: sorted(zones)},
 	}
 	if o.Purchase == fleet.PurchaseReserved && s.ReservationKey != "" {
 		np.Requirements = append(np.Requirements, Requirement{Key: s.ReservationKey, Values: []string{o.ReservationID}})

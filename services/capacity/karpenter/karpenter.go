@@ -184,7 +184,7 @@ func (in *Input) validate() error {
 // group is a NodePool in the making: offerings that are one to the plan.
 type group struct {
 	name  string
-	offs  []int // the first one stands for all
+	offs  []int // the first one stands for all; those after it of other types are for pods and days that it is not for
 	count int   // new machines that the packing wants
 	runs  int64 // machines that run
 }
@@ -316,19 +316,26 @@ func (in *Input) runs(j int) int64 {
 	return n
 }
 
-// same are the offerings that are one pool with j, j included, those to be had first, then by price.
+// same are the offerings that are one pool with j, j included, those to be had first, then by price. Of Spot these are its zones, and types of the same
+// size that cost more, but less than j on demand: where j has run out a claim becomes one of those at once, and does not fail and wait for a plan.
 func (in *Input) same(j int, s Settings) []int {
 	o := &in.Offerings[j]
 	out := []int{j}
 	if o.Purchase == fleet.PurchaseReserved || o.Purchase == fleet.PurchaseSpot && s.SpotByZone {
 		return out
 	}
+	most := in.onDemand(o)
 	for k := range in.Offerings {
 		p := &in.Offerings[k]
-		if k == j || p.InstanceType != o.InstanceType || p.Cloud != o.Cloud || p.Region != o.Region || p.Purchase != o.Purchase || !in.usable(k) {
+		if k == j || p.Cloud != o.Cloud || p.Region != o.Region || p.Purchase != o.Purchase || !in.usable(k) {
 			continue
 		}
-		if o.Purchase == fleet.PurchaseSpot && in.price(k) <= in.price(j).MulDiv(spotSpread, 100) || in.price(k) == in.price(j) {
+		switch {
+		case p.InstanceType == o.InstanceType:
+			if o.Purchase == fleet.PurchaseSpot && in.price(k) <= in.price(j).MulDiv(spotSpread, 100) || in.price(k) == in.price(j) {
+				out = append(out, k)
+			}
+		case o.Purchase == fleet.PurchaseSpot && sameSize(o, p) && in.price(k) >= in.price(j) && in.price(k) < most:
 			out = append(out, k)
 		}
 	}
@@ -343,6 +350,25 @@ func (in *Input) same(j int, s Settings) []int {
 		return cmp.Or(cmp.Compare(ua, ub), cmp.Compare(in.price(a), in.price(b)), cmp.Compare(a, b))
 	})
 	return out
+}
+
+// onDemand is the least that a type costs on demand where an offering of it is; 0: nobody knows.
+func (in *Input) onDemand(o *packing.Offering) fleet.Money {
+	var least fleet.Money
+	for k := range in.Offerings {
+		p := &in.Offerings[k]
+		if p.Purchase == fleet.PurchaseOnDemand && p.InstanceType == o.InstanceType && p.Cloud == o.Cloud && p.Region == o.Region && in.price(k) > 0 && (least == 0 || in.price(k) < least) {
+			least = in.price(k)
+		}
+	}
+	return least
+}
+
+// sameSize says whether machines of two types take as many pods: what is larger would be filled with more. Models may differ only where pods do not share
+// the machine's GPUs: one that is particular about its model would turn a machine with four into one of that model for all on it.
+func sameSize(a, b *packing.Offering) bool {
+	near := func(x, y int64) bool { return x <= y+y/50 && y <= x+x/50 }
+	return a.GPUCount == b.GPUCount && (a.GPUModel == b.GPUModel || a.GPUCount == 1) && a.SharesGPUs == b.SharesGPUs && a.Arch == b.Arch && near(a.CPUMilli, b.CPUMilli) && near(a.MemMiB, b.MemMiB)
 }
 
 // poolName is the same for the same offering for ever: pools own machines.

@@ -167,9 +167,12 @@ func (st *stage) open(claims *[]room, out *outcome, order []int, limits []int64,
 		if out.bought[g] >= limits[g] {
 			continue
 		}
-		j := st.pools[g].offs[0]
+		j := st.first(g, shape)
+		if j < 0 {
+			continue
+		}
 		r := empty(&st.in.Offerings[j], j)
-		if !st.fits[shape][j] || !r.has(q) {
+		if !r.has(q) {
 			continue
 		}
 		r.take(q)
@@ -179,6 +182,16 @@ func (st *stage) open(claims *[]room, out *outcome, order []int, limits []int64,
 		return true
 	}
 	return false
+}
+
+// first is the cheapest offering of a pool on which a shape may run, sizes aside; -1: none.
+func (st *stage) first(g, shape int) int {
+	for _, j := range st.pools[g].offs {
+		if st.fits[shape][j] {
+			return j
+		}
+	}
+	return -1
 }
 
 // search looks for the order and the limits of the pools under which the play costs the least: hill climbing by moving a pool, by one
