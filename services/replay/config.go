@@ -23,7 +23,7 @@ const SampleMillis = 15_000
 // Limits of a World, checked before anything is allocated.
 const (
 	maxPools     = 32
-	maxWorkloads = 256
+	maxWorkloads = 2_048
 	maxReplicas  = 2_000 // of one workload; Scale refuses more
 	maxNodes     = 5_000 // of one pool
 	maxCohorts   = 400_000

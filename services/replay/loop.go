@@ -112,6 +112,12 @@ func (l *Loop) snapshot() fleet.Snapshot {
 		window = 5 * time.Minute
 	}
 	states := l.World.States(window)
+	if len(l.IDs) > 0 { // nobody decides for a workload that has no id, which is one without a policy
+		states = slices.DeleteFunc(states, func(st fleet.WorkloadState) bool {
+			_, named := l.IDs[st.Workload.Key]
+			return !named && st.Workload.ID == ""
+		})
+	}
 	for i := range states {
 		st := &states[i]
 		st.Workload.Cluster = l.Cluster

@@ -88,4 +88,5 @@ const (
 	forBurst
 	forName
 	forTokens
+	forMany // what an ordinary workload of a large demo is like
 )

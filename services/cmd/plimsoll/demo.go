@@ -33,6 +33,7 @@ type demoConfig struct {
 	// TraceFile drives the chat model; empty: built-in traffic. "FILE#series" picks one of several series.
 	TraceFile string
 	Seed      uint64        // default 7
+	Workloads int           // default 6, at most replay.MaxDemoWorkloads
 	History   time.Duration // how much of it there is at the first start; 0: none
 	Speed     float64       // 1 (default) to 600
 	Listen    string        // default 127.0.0.1:0
@@ -127,7 +128,10 @@ func (d *demo) open(chat replay.Source, dataAt time.Time) (*replay.World, map[st
 	if !dataAt.IsZero() {
 		start = dataAt
 	}
-	cluster := replay.Demo(d.cfg.Seed, start, chat)
+	cluster, err := replay.DemoOf(d.cfg.Seed, start, chat, d.cfg.Workloads)
+	if err != nil {
+		return nil, nil, err
+	}
 	doc, err := os.ReadFile(d.cfg.StateFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || dataAt.IsZero():

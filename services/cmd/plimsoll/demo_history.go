@@ -25,6 +25,10 @@ const (
 	planSpan       = 6 * time.Hour
 	observedSpan   = 15 * time.Minute // as far back as a decision looks
 	shortest       = 5 * time.Minute  // gaps under this are left to the live agent
+
+	// A cluster of more workloads than these is decided upon less often, and seen in coarse ticks to the end: thousands of series.
+	demoFewWorkloads = 50
+	decideManyEvery  = 5 * time.Minute
 )
 
 // history brings the demo cluster from where its World stands to now: it lets optimizer.Decide run the World, sends what an agent would
@@ -174,7 +178,7 @@ func (h *history) replay(ctx context.Context, revision int64, until time.Time, r
 		if err := h.world.AdvanceTo(at); err != nil {
 			return nil, err
 		}
-		if at.UnixMilli()%decideEvery.Milliseconds() == 0 {
+		if due(at, h.decideEvery()) {
 			plan, err := h.decide()
 			if err != nil {
 				return nil, err
@@ -208,7 +212,7 @@ func (h *history) replay(ctx context.Context, revision int64, until time.Time, r
 				return nil, err
 			}
 		}
-		if len(made) > 0 && (last || due(at, planSpan)) {
+		if len(made) > 0 && (last || h.many() || due(at, planSpan)) {
 			if err := hand(ctx, plans, batch{plans: made}); err != nil {
 				return nil, err
 			}
@@ -219,6 +223,16 @@ func (h *history) replay(ctx context.Context, revision int64, until time.Time, r
 		}
 	}
 	return observations, nil
+}
+
+// many says whether the cluster is a large one.
+func (h *history) many() bool { return h.cfg.Workloads > demoFewWorkloads }
+
+func (h *history) decideEvery() time.Duration {
+	if h.many() {
+		return decideManyEvery
+	}
+	return decideEvery
 }
 
 // nextTick is the next moment to look at: every decision, and every sample while observations are wanted.
@@ -237,7 +251,7 @@ func nextTick(at, until time.Time) time.Time {
 func due(at time.Time, every time.Duration) bool { return at.UnixMilli()%every.Milliseconds() == 0 }
 
 func (h *history) telemetryDue(at, until time.Time) bool {
-	if until.Sub(at) <= fineSpan {
+	if until.Sub(at) <= fineSpan && !h.many() {
 		return due(at, fineTick)
 	}
 	return due(at, coarseTick)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	agentv1 "plimsoll.dev/services/wire/plimsoll/agent/v1"
 	"plimsoll.dev/services/wire/plimsoll/agent/v1/agentv1connect"
@@ -50,7 +51,7 @@ func (p *pusher) add(ctx context.Context, at time.Time, set func(*agentv1.Report
 	set(r)
 	p.buffer = append(p.buffer, r)
 	p.bytes += size
-	if len(p.buffer) < pushReports && p.bytes < pushBytes {
+	if len(p.buffer) < pushReports && p.bytes < pushBytes { // a report comes whole: it alone is under the door's limit of 4 MiB
 		return nil
 	}
 	return p.flush(ctx)
@@ -58,7 +59,7 @@ func (p *pusher) add(ctx context.Context, at time.Time, set func(*agentv1.Report
 
 func (p *pusher) inventory(ctx context.Context, inv *agentv1.Inventory) error {
 	return p.add(ctx, time.UnixMilli(inv.GetAtMs()), func(r *agentv1.Report) { r.Body = &agentv1.Report_Inventory{Inventory: inv} },
-		300*(len(inv.GetNodes())+len(inv.GetPods()))+2000)
+		proto.Size(inv))
 }
 
 func (p *pusher) frame(ctx context.Context, f *agentv1.Frame) error {
@@ -70,7 +71,7 @@ func (p *pusher) frame(ctx context.Context, f *agentv1.Frame) error {
 }
 
 func (p *pusher) observation(ctx context.Context, o *agentv1.Observation) error {
-	return p.add(ctx, time.UnixMilli(o.GetAtMs()), func(r *agentv1.Report) { r.Body = &agentv1.Report_Observation{Observation: o} }, 8000)
+	return p.add(ctx, time.UnixMilli(o.GetAtMs()), func(r *agentv1.Report) { r.Body = &agentv1.Report_Observation{Observation: o} }, proto.Size(o))
 }
 
 func (p *pusher) events(ctx context.Context, at time.Time, events []*agentv1.Event) error {

@@ -8,6 +8,7 @@ import (
 	"plimsoll.dev/services/fleet"
 	"plimsoll.dev/services/market"
 	"plimsoll.dev/services/optimizer"
+	"plimsoll.dev/services/replay"
 	"plimsoll.dev/services/store"
 )
 
@@ -53,7 +54,7 @@ func (s pgDemoStore) DataAt(ctx context.Context) (at time.Time, err error) {
 
 func (s pgDemoStore) Bind(ctx context.Context, documents map[string]string) error {
 	return s.db.Tenant(ctx, s.tenant, func(tx *store.Tx) error {
-		rows, err := store.Workloads(ctx, tx, store.WorkloadFilter{Cluster: s.cluster, Limit: 1000})
+		rows, err := store.Workloads(ctx, tx, store.WorkloadFilter{Cluster: s.cluster, Limit: replay.MaxDemoWorkloads})
 		if err != nil {
 			return err
 		}

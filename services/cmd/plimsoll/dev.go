@@ -27,6 +27,7 @@ import (
 	"plimsoll.dev/services/fleet"
 	"plimsoll.dev/services/httpapi"
 	"plimsoll.dev/services/market"
+	"plimsoll.dev/services/replay"
 	"plimsoll.dev/services/store"
 )
 
@@ -38,6 +39,7 @@ type devFlags struct {
 	trace string
 	spot  string
 	days  int
+	loads int
 	speed float64
 	seed  uint64
 	demo  bool
@@ -61,6 +63,7 @@ func devCommand(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	set.StringVar(&f.trace, "trace", "", "recorded traffic for the chat model: Azure LLM CSV or ServeGen rates, plain or .gz")
 	set.StringVar(&f.spot, "spot", "", "recorded Spot prices to import instead of made-up ones: CSV, plain or .gz")
 	set.IntVar(&f.days, "days", 14, "days of history to play before going live, 0 to 30")
+	set.IntVar(&f.loads, "workloads", replay.DemoWorkloads, fmt.Sprintf("workloads of the demo cluster, %d to %d; a large one comes with fewer -days", replay.DemoWorkloads, replay.MaxDemoWorkloads))
 	set.Float64Var(&f.speed, "speed", 1, "how fast the demo cluster's time runs, 1 to 600")
 	set.Uint64Var(&f.seed, "seed", 1, "seed of the demo cluster")
 	set.BoolVar(&f.demo, "demo", true, "run a demo cluster")
@@ -71,6 +74,12 @@ func devCommand(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	}
 	if f.days < 0 || f.days > 30 {
 		return fleet.Errorf(fleet.CodeInvalid, "-days must be 0 to 30")
+	}
+	if f.loads < replay.DemoWorkloads || f.loads > replay.MaxDemoWorkloads {
+		return fleet.Errorf(fleet.CodeInvalid, "-workloads must be %d to %d", replay.DemoWorkloads, replay.MaxDemoWorkloads)
+	}
+	if most := 30 * 400 / f.loads; f.days > most && f.loads > demoFewWorkloads {
+		return fleet.Errorf(fleet.CodeInvalid, "a demo of %d workloads has at most %d days of history; give -days", f.loads, most)
 	}
 	if f.speed < 1 || f.speed > 600 {
 		return fleet.Errorf(fleet.CodeInvalid, "-speed must be 1 to 600")

@@ -21,6 +21,7 @@ import (
 	"plimsoll.dev/services/fleet"
 	"plimsoll.dev/services/jobs"
 	"plimsoll.dev/services/market"
+	"plimsoll.dev/services/replay"
 	"plimsoll.dev/services/store"
 )
 
@@ -82,7 +83,7 @@ func devDemo(ctx, parts context.Context, group *errgroup.Group, f devFlags, svc 
 			token, _, err := svc.keys.Issue(tenant, cluster, time.Now())
 			return token, err
 		},
-		StateFile: filepath.Join(dir, "demo-world.json"), TraceFile: f.trace, Seed: f.seed, History: time.Duration(f.days) * 24 * time.Hour,
+		StateFile: filepath.Join(dir, "demo-world.json"), TraceFile: f.trace, Seed: f.seed, Workloads: f.loads, History: time.Duration(f.days) * 24 * time.Hour,
 		Speed: f.speed, Log: svc.cfg.log, Progress: progress(stdout),
 	})
 	if !stop() && err == nil {
@@ -105,7 +106,7 @@ func devDemo(ctx, parts context.Context, group *errgroup.Group, f devFlags, svc 
 		}
 		return nil
 	})
-	config, err := devAgentConfig(ctx, svc.db, tenant, cluster, dir, base, d.URL())
+	config, err := devAgentConfig(ctx, svc.db, tenant, cluster, f.loads, dir, base, d.URL())
 	if err != nil {
 		return err
 	}
@@ -176,7 +177,7 @@ func demoCommitments(now time.Time) []commitment.Commitment {
 }
 
 // devAgentConfig writes the configuration of the demo cluster's agent, with an enrolment token when it has no identity yet.
-func devAgentConfig(ctx context.Context, db *store.DB, tenant fleet.TenantID, cluster fleet.ClusterID, dir, base, sim string) (string, error) {
+func devAgentConfig(ctx context.Context, db *store.DB, tenant fleet.TenantID, cluster fleet.ClusterID, workloads int, dir, base, sim string) (string, error) {
 	secret, err := auth.NewEnrolmentToken(tenant)
 	if err != nil {
 		return "", err
@@ -197,7 +198,7 @@ func devAgentConfig(ctx context.Context, db *store.DB, tenant fleet.TenantID, cl
 	doc, err := json.MarshalIndent(map[string]any{
 		"endpoint": base, "token": secret.Token, "stateDir": state, "clusterName": demoClusterName, "mode": "enforce",
 		"intervals": map[string]int{"sampleSeconds": 15, "frameSeconds": 60, "inventoryResyncSeconds": 300},
-		"limits":    map[string]int{"maxReplicas": 400, "maxReplicasPerWorkload": 100, "maxActionsPerMinute": 120},
+		"limits":    map[string]int{"maxReplicas": 400 + 20*(workloads-replay.DemoWorkloads), "maxReplicasPerWorkload": 100, "maxActionsPerMinute": 120},
 		"sources":   map[string]any{"sim": map[string]string{"url": sim}},
 	}, "", "  ")
 	if err != nil {
