@@ -68,3 +68,31 @@ func TestComposeRefusesToStartWithoutItsSecrets(t *testing.T) {
 		}
 	}
 }
+
+func TestComposePassesTheMailServerOn(t *testing.T) {
+	t.Parallel()
+	set := map[string]string{"PLIMSOLL_SMTP_HOST": "smtp.example.com", "PLIMSOLL_SMTP_PORT": "465", "PLIMSOLL_SMTP_TLS": "tls", "PLIMSOLL_SMTP_FROM": "alerts@example.com",
+		"PLIMSOLL_SMTP_USER": "alerts", "PLIMSOLL_SMTP_PASSWORD": "secret", "PLIMSOLL_WEBHOOK_ALLOW": "10.1.0.0/16"}
+	env := slices.Clone(required)
+	for name, value := range set {
+		env = append(env, name+"="+value)
+	}
+	with, err := compose(t, env...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	without, err := compose(t, required...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, service := range []string{"service", "worker"} {
+		for name, want := range set {
+			if got := with.Services[service].Environment[name]; got == nil || *got != want {
+				t.Errorf("%s: %s is not passed on", service, name)
+			}
+			if got := without.Services[service].Environment[name]; got == nil || *got != "" {
+				t.Errorf("%s: %s is not empty where it is not set", service, name)
+			}
+		}
+	}
+}
