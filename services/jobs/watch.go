@@ -35,8 +35,8 @@ const (
 	AlertStalePrices = "stale_prices"
 )
 
-// Watch opens and resolves the alerts of workloads that are fought over, stuck at their maximum or failed to be scaled, and of regions
-// whose prices nobody has heard of for a day.
+// Watch opens and resolves the alerts of workloads that are fought over, stuck at their maximum or failed to be scaled, of regions whose prices
+// nobody has heard of for a day, and of the signs of trouble in watch_signs.go.
 type Watch struct {
 	river.WorkerDefaults[WatchArgs]
 	DB  *store.DB
@@ -85,7 +85,10 @@ func (w *Watch) Look(ctx context.Context, tx *store.Tx) error {
 			return err
 		}
 	}
-	return w.prices(ctx, tx)
+	if err := w.prices(ctx, tx); err != nil {
+		return err
+	}
+	return w.trouble(ctx, tx)
 }
 
 func (w *Watch) prices(ctx context.Context, tx *store.Tx) error {

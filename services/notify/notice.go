@@ -53,6 +53,15 @@ var headlines = map[string]map[Language]string{
 	"stuck_at_max":              {English: "{workload}: at its maximum of {max} replicas and needs more", Chinese: "{workload}：已到 {max} 个副本的上限，仍然不够"},
 	"scale_failed":              {English: "{workload}: a change of replicas failed: {problem}", Chinese: "{workload}：副本数变更失败：{problem}"},
 	"delivery_failed":           {English: "Channel {name} cannot be reached: {problem}", Chinese: "通道 {name} 无法送达：{problem}"},
+	"pods_unschedulable":        {English: "Cluster {cluster}: {pods} pods wait for a machine, the oldest for {oldest_seconds} s", Chinese: "集群 {cluster}：{pods} 个 Pod 在等待机器，最久已等 {oldest_seconds} 秒"},
+	"held_by_budget":            {English: "{workload}: needs more replicas than its budget allows", Chinese: "{workload}：所需副本数超出预算允许"},
+	"signals_missing":           {English: "{workload}: no fresh signal since {since}, so nothing is decided", Chinese: "{workload}：自 {since} 起没有新信号，暂停决策"},
+	"slo_burn":                  {English: "{workload}: {late_percent} % of requests late in {window_minutes} min, {objective_percent} % allowed: {burn_rate} times the even pace", Chinese: "{workload}：{window_minutes} 分钟内 {late_percent} % 的请求迟到，允许 {objective_percent} %：为均匀速度的 {burn_rate} 倍"},
+	"slo_burn_slow":             {English: "{workload}: {late_percent} % of requests late in {window_minutes} min, {objective_percent} % allowed: a month's allowance lasts {budget_days} days", Chinese: "{workload}：{window_minutes} 分钟内 {late_percent} % 的请求迟到，允许 {objective_percent} %：一个月的余量只够 {budget_days} 天"},
+	"thrash":                    {English: "{workload}: {cycles} up-down-up cycles in an hour", Chinese: "{workload}：一小时内副本数来回 {cycles} 次"},
+	"commitment_expiring":       {English: "Commitment {name} ({what}, {region}) ends in {days} days", Chinese: "承诺 {name}（{what}，{region}）将在 {days} 天后到期"},
+	"spot_interruptions":        {English: "Spot in {region}: {lost} of {machines} machines taken back within {minutes} min", Chinese: "{region} 的竞价机器：{minutes} 分钟内 {machines} 台中有 {lost} 台被收回"},
+	"scale_out_failing":         {English: "Cluster {cluster}: {failed} of {tried} attempts to get machines failed within {minutes} min", Chinese: "集群 {cluster}：{minutes} 分钟内 {tried} 次申请机器有 {failed} 次失败"},
 	"test":                      {English: "Test from Plimsoll", Chinese: "来自 Plimsoll 的测试"},
 }
 

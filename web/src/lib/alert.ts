@@ -18,6 +18,14 @@ export const ALERT_KINDS = [
   "price_quarantined",
   "cloud_account_failing",
   "pods_unschedulable",
+  "held_by_budget",
+  "signals_missing",
+  "slo_burn",
+  "slo_burn_slow",
+  "thrash",
+  "commitment_expiring",
+  "spot_interruptions",
+  "scale_out_failing",
 ] as const;
 
 /** An alert's kind in words; one that this page does not know keeps its own name. */
@@ -37,7 +45,7 @@ function amount(f: Format, value: unknown, currency: unknown): string {
 
 /** What an alert is about, from its detail; its subject when the detail is of a shape that this page does not know. */
 export function alertText(t: TFunction, f: Format, alert: Alert): string {
-  const { name, basis, percent, limit, figure, currency, cluster, unpriced_share: share } = alert.detail;
+  const { name, basis, percent, limit, figure, currency, cluster, unpriced_share: unpriced } = alert.detail;
   if (alert.kind === "budget_threshold" && typeof name === "string" && typeof percent === "number") {
     return t(basis === "forecast" ? "alerts.budgetForecast" : "alerts.budgetActual", {
       name,
@@ -52,13 +60,36 @@ export function alertText(t: TFunction, f: Format, alert: Alert): string {
   if (alert.kind === "spend_breaker" && typeof name === "string") {
     return `${name}: ${amount(f, alert.detail.rate_hour, currency)} / ${amount(f, alert.detail.limit_hour, currency)}`;
   }
+  const figures = alert.detail;
+  const count = (key: string) => (typeof figures[key] === "number" ? f.integer(figures[key]) : "–");
+  const share = (key: string) => (typeof figures[key] === "number" ? f.percent(figures[key] / 100) : "–");
+  if ((alert.kind === "slo_burn" || alert.kind === "slo_burn_slow") && typeof figures.workload === "string") {
+    return t("alerts.burn", {
+      workload: figures.workload,
+      late: share("late_percent"),
+      minutes: count("window_minutes"),
+      allowed: share("objective_percent"),
+    });
+  }
+  if (alert.kind === "thrash" && typeof figures.workload === "string") {
+    return t("alerts.thrash", { workload: figures.workload, cycles: count("cycles") });
+  }
+  if (alert.kind === "commitment_expiring" && typeof name === "string") {
+    return t("alerts.expiring", { name, days: count("days") });
+  }
+  if (alert.kind === "spot_interruptions" && typeof figures.region === "string") {
+    return t("alerts.spotLost", { region: figures.region, lost: count("lost"), machines: count("machines") });
+  }
+  if (alert.kind === "scale_out_failing" && typeof cluster === "string") {
+    return t("alerts.scaleOut", { cluster, failed: count("failed"), tried: count("tried") });
+  }
   for (const key of ["workload", "region"]) {
     const value = alert.detail[key];
     if (typeof value === "string") return value;
   }
   if (alert.kind === "delivery_failed" && typeof name === "string") return name;
   if (typeof cluster === "string") {
-    return typeof share === "number" ? `${cluster}: ${t("overview.unpriced", { share: f.percent(share) })}` : cluster;
+    return typeof unpriced === "number" ? `${cluster}: ${t("overview.unpriced", { share: f.percent(unpriced) })}` : cluster;
   }
   return alert.subject;
 }
