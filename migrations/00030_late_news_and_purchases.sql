@@ -21,7 +21,40 @@ CREATE TABLE commitment_purchase (
 );
 SELECT app_isolate('commitment_purchase', 'SELECT, INSERT');
 
+-- Bills that come in parts, because they are large or the line is bad: what has arrived stays for a day. A finished one keeps the bill's id, so that finishing
+-- it twice imports it once.
+CREATE TABLE bill_upload (
+  tenant_id   uuid NOT NULL,
+  id          uuid NOT NULL,
+  key         text NOT NULL,           -- SHA-256 of the file as it is sent: who sends it again goes on where it stopped
+  name        text NOT NULL,
+  format      text NOT NULL,           -- empty: found out
+  mode        text NOT NULL CONSTRAINT bill_upload_mode CHECK (mode IN ('new', 'add', 'replace')),
+  bytes       bigint NOT NULL CONSTRAINT bill_upload_bytes CHECK (bytes > 0), -- of the file as it is sent
+  part_bytes  integer NOT NULL CONSTRAINT bill_upload_part_bytes CHECK (part_bytes > 0),
+  bill_id     uuid,                    -- once it is finished
+  created_by  text NOT NULL,
+  created_at  timestamptz NOT NULL,
+  expires_at  timestamptz NOT NULL,
+  PRIMARY KEY (tenant_id, id)
+);
+CREATE UNIQUE INDEX bill_upload_key ON bill_upload (tenant_id, key);
+SELECT app_isolate('bill_upload', 'SELECT, INSERT, UPDATE, DELETE');
+
+CREATE TABLE bill_upload_part (
+  tenant_id   uuid NOT NULL,
+  upload_id   uuid NOT NULL,
+  n           integer NOT NULL CONSTRAINT bill_upload_part_n CHECK (n >= 0),
+  hash        text NOT NULL,           -- SHA-256
+  payload     bytea NOT NULL,
+  PRIMARY KEY (tenant_id, upload_id, n),
+  FOREIGN KEY (tenant_id, upload_id) REFERENCES bill_upload (tenant_id, id) ON DELETE CASCADE
+);
+ALTER TABLE bill_upload_part ALTER COLUMN payload SET STORAGE EXTERNAL; -- zipped already
+SELECT app_isolate('bill_upload_part', 'SELECT, INSERT, UPDATE, DELETE');
+
 -- +goose Down
+DROP TABLE bill_upload_part, bill_upload;
 DROP TABLE commitment_purchase;
 ALTER TABLE node DROP COLUMN touched_to;
 ALTER TABLE pod DROP COLUMN touched_to;

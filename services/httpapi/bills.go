@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -17,7 +15,7 @@ import (
 	"plimsoll.dev/services/store"
 )
 
-// MaxBillBytes bounds an upload, zipped or not. Larger files are imported in parts.
+// MaxBillBytes bounds an upload in one piece, zipped or not. Larger files are uploaded in parts.
 const MaxBillBytes = 64 << 20
 
 const billReadTimeout = 5 * time.Minute // for the body of an upload
@@ -88,6 +86,7 @@ func (s *Server) registerBills() {
 	op(s, huma.Operation{OperationID: "get-bill", Method: http.MethodGet, Path: "/api/v1/bills/{id}", Summary: "Get a bill", Tags: tags, Errors: []int{404}}, auth.RoleViewer, s.getBill)
 	op(s, huma.Operation{OperationID: "delete-bill", Method: http.MethodDelete, Path: "/api/v1/bills/{id}", Summary: "Take a bill out of all comparisons", Tags: tags, DefaultStatus: http.StatusNoContent,
 		Errors: []int{404, 409}}, auth.RoleFinance, s.deleteBill)
+	s.registerBillUploads()
 	s.registerReconciliation()
 	s.registerAllocationExport()
 	s.registerRestatements()
@@ -143,34 +142,11 @@ func (s *Server) importBill(ctx context.Context, p auth.Principal, in *struct {
 	Mode    store.BillMode `query:"mode" enum:"new,add,replace" default:"new" doc:"what to do when an account's billing period has a bill already: refuse, keep both as parts of one, or let this one stand for it"`
 	RawBody []byte
 }) (*struct{ Body BillImport }, error) {
-	if err := s.takeExport(); err != nil {
+	body, err := s.takeBill(ctx, p, bytes.NewReader(in.RawBody), in.Name, in.Format, in.Mode, func(*store.Tx, string) error { return nil })
+	if err != nil {
 		return nil, err
 	}
-	defer func() { <-s.exports }()
-	f, err := billing.Read(bytes.NewReader(in.RawBody), billing.Options{Format: in.Format, Currency: s.prices().Currency()})
-	if err != nil {
-		return nil, inFile(err)
-	}
-	name := strings.TrimSpace(in.Name)
-	if name == "" {
-		name = string(f.Format) + " " + f.From.Format("2006-01")
-	}
-	out := &struct{ Body BillImport }{}
-	err = s.deps.DB.Tenant(ctx, p.Tenant, func(tx *store.Tx) error {
-		b, known, replaced, err := store.SaveBill(ctx, tx, name, f, in.Mode, p.Actor())
-		if err != nil {
-			return err
-		}
-		out.Body = BillImport{Bill: showBill(b), Known: known, Replaced: []string{}}
-		for _, r := range replaced {
-			out.Body.Replaced = append(out.Body.Replaced, r.Name)
-		}
-		if known {
-			return nil
-		}
-		return store.Audit(ctx, tx, p.Actor(), "bill.import", "bill/"+b.ID, map[string]string{"name": name, "format": string(f.Format), "lines": strconv.Itoa(f.Lines), "billed": f.Billed.String(), "mode": string(in.Mode)})
-	})
-	return out, err
+	return &struct{ Body BillImport }{body}, nil
 }
 
 // takeExport takes one of the places for work that holds a connection and much memory; its owner gives it back.

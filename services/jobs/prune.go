@@ -54,8 +54,10 @@ func (w *Prune) Work(ctx context.Context, _ *river.Job[PruneArgs]) error {
 	for _, t := range tenants {
 		var clusters []fleet.ClusterID
 		err := w.DB.Tenant(ctx, t, func(tx *store.Tx) (err error) {
-			clusters, err = store.ClusterIDs(ctx, tx)
-			return err
+			if clusters, err = store.ClusterIDs(ctx, tx); err != nil {
+				return err
+			}
+			return store.PruneBillUploads(ctx, tx)
 		})
 		if err != nil {
 			return err

@@ -2,7 +2,10 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -11,18 +14,21 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"plimsoll.dev/services/billing"
 	"plimsoll.dev/services/fleet"
 	"plimsoll.dev/services/httpapi"
+	"plimsoll.dev/services/store"
 )
 
 const billUsage = `Usage: plimsoll bill check [-format F] [-currency C] FILE
        plimsoll bill import [-url URL] [-mode new|add|replace] [-format F] [-name NAME] FILE
        plimsoll bill list [-url URL]
 
-check reads a bill as an import would, prints what is in it, and changes nothing. import sends it to the service, all of it or nothing.
+check reads a bill as an import would, prints what is in it, and changes nothing. import sends it to the service, all of it or nothing; a large
+file in parts, of which those that arrived are not sent again when the import is tried again.
 Formats: FOCUS 1.0 to 1.3 (CSV), AWS Cost and Usage Report (CSV), Azure cost details (CSV), Google detailed usage cost export (CSV or JSON
 lines); each also gzipped, and found out from its columns. URL is the service's address (default PLIMSOLL_URL, else http://localhost:8080); the
 API key is read from PLIMSOLL_API_KEY and needs the role finance to import.
@@ -109,19 +115,25 @@ func billImport(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	switch {
 	case err != nil:
 		return fmt.Errorf("read bill: %w", err)
-	case info.Size() > httpapi.MaxBillBytes:
-		return fleet.Errorf(fleet.CodeTooLarge, "%s has %d bytes, more than %d; gzip it, or import it in parts with -mode add", set.Arg(0), info.Size(), httpapi.MaxBillBytes)
+	case info.Size() > store.MaxBillUpload:
+		return fleet.Errorf(fleet.CodeTooLarge, "%s has %d bytes, more than %d; gzip it, or import it in parts with -mode add", set.Arg(0), info.Size(), store.MaxBillUpload)
 	}
-	query := url.Values{"mode": {*mode}, "name": {*name}}
 	if *name == "" {
-		query.Set("name", filepath.Base(set.Arg(0)))
-	}
-	if *format != "" {
-		query.Set("format", *format)
+		*name = filepath.Base(set.Arg(0))
 	}
 	var done httpapi.BillImport
-	if err := callService(ctx, *base, http.MethodPost, "/api/v1/bills?"+query.Encode(), bufio.NewReader(f), info.Size(), &done); err != nil {
-		return err
+	if info.Size() > store.BillPartBytes {
+		if done, err = billUpload(ctx, *base, f, httpapi.BillUploadStart{Name: *name, Bytes: info.Size(), Format: billing.Format(*format), Mode: store.BillMode(*mode)}, stdout); err != nil {
+			return err
+		}
+	} else {
+		query := url.Values{"mode": {*mode}, "name": {*name}}
+		if *format != "" {
+			query.Set("format", *format)
+		}
+		if err := callService(ctx, *base, http.MethodPost, "/api/v1/bills?"+query.Encode(), bufio.NewReader(f), info.Size(), &done); err != nil {
+			return err
+		}
 	}
 	b := done.Bill
 	if done.Known {
@@ -188,6 +200,9 @@ func callService(ctx context.Context, base, method, path string, body io.Reader,
 	if body != nil {
 		r.Header.Set("Content-Type", "application/octet-stream")
 	}
+	if _, ok := body.(*bytes.Reader); ok { // what is not a file
+		r.Header.Set("Content-Type", "application/json")
+	}
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return fleet.Errorf(fleet.CodeUnavailable, "the service does not answer: %v", err)
@@ -197,6 +212,9 @@ func callService(ctx context.Context, base, method, path string, body io.Reader,
 		var problem struct{ Title, Detail string }
 		_ = json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&problem)
 		return &fleet.Error{Code: codeOfStatus(resp.StatusCode), Message: fmt.Sprintf("%s: %s", resp.Status, problem.Detail)}
+	}
+	if out == nil {
+		return nil
 	}
 	if w, ok := out.(io.Writer); ok {
 		if _, err := io.Copy(w, resp.Body); err != nil {
@@ -222,4 +240,35 @@ func codeOfStatus(status int) fleet.Code {
 		return fleet.CodeInvalid
 	}
 	return fleet.CodeUnavailable
+}
+
+// billUpload sends a file in parts. What arrived of it in an earlier try is not sent again.
+func billUpload(ctx context.Context, base string, f io.ReaderAt, start httpapi.BillUploadStart, stdout io.Writer) (done httpapi.BillImport, err error) {
+	hash := sha256.New()
+	if _, err := io.Copy(hash, io.NewSectionReader(f, 0, start.Bytes)); err != nil {
+		return done, fmt.Errorf("read bill: %w", err)
+	}
+	start.SHA256 = hex.EncodeToString(hash.Sum(nil))
+	body, err := json.Marshal(start)
+	if err != nil {
+		return done, fmt.Errorf("encode upload: %w", err)
+	}
+	var u httpapi.BillUpload
+	if err := callService(ctx, base, http.MethodPost, "/api/v1/bill-uploads", bytes.NewReader(body), int64(len(body)), &u); err != nil {
+		return done, err
+	}
+	if n := len(u.Here); n > 0 && u.BillID == "" {
+		fmt.Fprintf(stdout, "goes on: %d of %d parts are there\n", n, u.Parts)
+	}
+	for n := range u.Parts {
+		if u.BillID != "" || slices.Contains(u.Here, n) {
+			continue
+		}
+		size := min(u.PartBytes, start.Bytes-int64(n)*u.PartBytes)
+		part := bufio.NewReader(io.NewSectionReader(f, int64(n)*u.PartBytes, size))
+		if err := callService(ctx, base, http.MethodPut, fmt.Sprintf("/api/v1/bill-uploads/%s/parts/%d", u.ID, n), part, size, nil); err != nil {
+			return done, fmt.Errorf("part %d of %d: %w; import the same file again to go on from there", n, u.Parts, err)
+		}
+	}
+	return done, callService(ctx, base, http.MethodPost, "/api/v1/bill-uploads/"+u.ID+"/finish", nil, 0, &done)
 }

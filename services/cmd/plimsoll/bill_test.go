@@ -2,6 +2,10 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,5 +49,39 @@ func TestBillCommand(t *testing.T) {
 				t.Errorf("exit %d, want %d\n%s%s", code, c.code, out.String(), errs.String())
 			}
 		})
+	}
+}
+
+// A large bill that broke off is sent from where it stopped, and finished.
+func TestALargeBillGoesOnWhereItStopped(t *testing.T) {
+	var sent []string
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		sent = append(sent, fmt.Sprintf("%s %s %d", r.Method, r.URL.Path, len(body)))
+		switch {
+		case r.URL.Path == "/api/v1/bill-uploads":
+			if !bytes.Contains(body, []byte(`"bytes":16777217`)) || r.Header.Get("Content-Type") != "application/json" {
+				t.Errorf("begun with %s", body)
+			}
+			sent = sent[:0]
+			fmt.Fprint(w, `{"id": "u1", "part_bytes": 8388608, "parts": 3, "here": [1]}`)
+		case r.Method == http.MethodPut:
+			w.WriteHeader(http.StatusNoContent)
+		default:
+			fmt.Fprint(w, `{"bill": {"id": "b1", "name": "large.csv", "lines": 7}, "known": false, "replaced": []}`)
+		}
+	}))
+	t.Cleanup(service.Close)
+	t.Setenv("PLIMSOLL_API_KEY", "k")
+	path := filepath.Join(t.TempDir(), "large.csv")
+	if err := os.WriteFile(path, make([]byte, 16<<20+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	if code := run(t.Context(), []string{"bill", "import", "-url", service.URL, path}, &out, &errs); code != 0 || !strings.Contains(out.String(), "1 of 3 parts are there") || !strings.Contains(out.String(), "as b1: 7 rows") {
+		t.Errorf("exit %d\n%s%s", code, out.String(), errs.String())
+	}
+	if got, want := strings.Join(sent, ", "), "PUT /api/v1/bill-uploads/u1/parts/0 8388608, PUT /api/v1/bill-uploads/u1/parts/2 1, POST /api/v1/bill-uploads/u1/finish 0"; got != want {
+		t.Errorf("sent %s, want %s", got, want)
 	}
 }
