@@ -22,6 +22,7 @@ type agent struct {
 	metrics    string   // host:port
 	running    *process // the newest; ends with the test that installed it
 	starts     int
+	bin        string // the binary that the next start runs
 }
 
 // installAgent writes the chart's configuration with the paths of a pod
@@ -30,6 +31,7 @@ func installAgent(t *testing.T, c *cluster, config, token string) *agent {
 	t.Helper()
 	a := &agent{
 		dir:        t.TempDir(),
+		bin:        agentBin,
 		kubeconfig: c.kubeconfigFor(t, agentNamespace, "plimsoll-agent"),
 		metrics:    fmt.Sprintf("127.0.0.1:%d", freePort(t)),
 	}
@@ -108,13 +110,19 @@ func (a *agent) loseDisk(t *testing.T) {
 	}
 }
 
+// launch runs the agent without waiting for it.
+func (a *agent) launch(t *testing.T) *process {
+	t.Helper()
+	a.starts++
+	return launch(t, fmt.Sprintf("agent-%d", a.starts),
+		exec.Command(a.bin, "--config", filepath.Join(a.dir, "agent.yaml"), "--role", "controller"),
+		"POD_NAME=plimsoll-agent-0")
+}
+
 // start runs the agent and waits until it says that it is ready.
 func (a *agent) start(t *testing.T) {
 	t.Helper()
-	a.starts++
-	a.running = launch(t, fmt.Sprintf("agent-%d", a.starts),
-		exec.Command(agentBin, "--config", filepath.Join(a.dir, "agent.yaml"), "--role", "controller"),
-		"POD_NAME=plimsoll-agent-0")
+	a.running = a.launch(t)
 	within(t, time.Minute, "agent ready", func() (bool, string) {
 		if !a.running.alive() {
 			t.Fatal(a.running.tail())

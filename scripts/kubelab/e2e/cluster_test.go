@@ -39,6 +39,9 @@ type cluster struct {
 	kube *kubernetes.Clientset
 	rest *rest.Config
 	dir  string
+	lab  *process
+	base int // first port
+	life int // how often the lab was started
 }
 
 // kwokOptions gives pods loopback addresses. A configuration file replaces
@@ -62,15 +65,9 @@ func startCluster(t *testing.T) *cluster {
 	if err := os.WriteFile(options, []byte(kwokOptions), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	lab := start(t, "kubelab", exec.Command(kubelabBin, "up", "-dir", c.dir,
-		"-base-port", fmt.Sprint(freePorts(t, 6)), "-kwok-config", options))
-	within(t, 3*time.Minute, "control plane", func() (bool, string) {
-		if !lab.alive() {
-			t.Fatal(lab.tail())
-		}
-		b, err := os.ReadFile(filepath.Join(c.dir, "ready"))
-		return err == nil, strings.TrimSpace(string(b))
-	})
+	c.base = freePorts(t, 6)
+	t.Cleanup(func() { c.lab.stop() })
+	c.startLab(t)
 	var err error
 	if c.rest, err = clientcmd.BuildConfigFromFlags("", filepath.Join(c.dir, "admin.kubeconfig")); err != nil {
 		t.Fatal(err)
@@ -80,6 +77,26 @@ func startCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// startLab starts the control plane on its directory: what was there before is
+// there again.
+func (c *cluster) startLab(t *testing.T) {
+	t.Helper()
+	c.life++
+	name := "kubelab"
+	if c.life > 1 {
+		name = fmt.Sprintf("kubelab-%d", c.life)
+	}
+	lab := launch(t, name, exec.Command(kubelabBin, "up", "-dir", c.dir, "-base-port", fmt.Sprint(c.base), "-kwok-config", filepath.Join(c.dir, "kwok-options.yaml")))
+	c.lab = lab
+	within(t, 3*time.Minute, "control plane", func() (bool, string) {
+		if !lab.alive() {
+			t.Fatal(lab.tail())
+		}
+		b, err := os.ReadFile(filepath.Join(c.dir, "ready"))
+		return err == nil, strings.TrimSpace(string(b))
+	})
 }
 
 // addNodes adds GPU nodes as a cloud would label them, and waits until they are Ready.
@@ -216,6 +233,7 @@ type load struct {
 	waiting float64                 // of the whole workload
 	running float64                 // of the whole workload
 	silent  bool                    // the pods do not answer
+	pods    int                     // that run; two may have one address: KWOK forgets those it gave when it starts again
 	servers map[string]*http.Server // by pod address
 }
 
@@ -250,7 +268,7 @@ func (l *load) setSilent(silent bool) {
 
 // follow makes the servers match the running pods; without a cluster it ends them all.
 func (l *load) follow(ctx context.Context, c *cluster) {
-	want := map[string]bool{}
+	want, running := map[string]bool{}, 0
 	if c != nil {
 		pods, err := c.kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=vllm"})
 		if err != nil {
@@ -259,11 +277,13 @@ func (l *load) follow(ctx context.Context, c *cluster) {
 		for _, p := range pods.Items {
 			if p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil && p.Status.PodIP != "" {
 				want[p.Status.PodIP] = true
+				running++
 			}
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.pods = running
 	for ip, s := range l.servers {
 		if !want[ip] {
 			_ = s.Close()
@@ -286,7 +306,7 @@ func (l *load) follow(ctx context.Context, c *cluster) {
 func (l *load) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	l.mu.Lock()
 	waiting, running, silent := l.waiting, l.running, l.silent
-	pods := float64(max(len(l.servers), 1))
+	pods := float64(max(l.pods, 1))
 	l.mu.Unlock()
 	if silent {
 		http.Error(w, "no answer", http.StatusServiceUnavailable)

@@ -49,6 +49,7 @@ type karpenterLab struct {
 	moveCost  string
 	replicas  map[string]replica // by Deployment
 	gen       uint64
+	said      string // by the planner, of the newest plan
 }
 
 func startKarpenterLab(t *testing.T, name string, offers []offer) *karpenterLab {
@@ -103,6 +104,7 @@ func startKarpenterLab(t *testing.T, name string, offers []offer) *karpenterLab 
 	})
 	l.apply(t, "apiVersion: karpenter.kwok.sh/v1alpha1\nkind: KWOKNodeClass\nmetadata: {name: default}\nspec: {nodeRegistrationDelay: 2s}\n")
 	l.startPackingScheduler(t)
+	l.apply(t, precedence)
 	l.agent = filepath.Join(dir, "agent.yaml")
 	l.writeAgent(t, "")
 	return l
@@ -125,6 +127,33 @@ profiles:
         type: MostAllocated
         resources: [{name: cpu, weight: 1}, {name: memory, weight: 1}, {name: nvidia.com/gpu, weight: 4}]
 `
+
+// precedence lets pods that few machines can take be placed before pods that
+// fit anywhere: those that want a whole machine, then those that name their
+// GPU models. Nothing is preempted. All pods of the lab have it, whoever
+// steers; without it what was bought for them is taken by others first.
+const precedence = `apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: whole-machine}
+value: 2000
+preemptionPolicy: Never
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: gpu-model}
+value: 1000
+preemptionPolicy: Never
+`
+
+func (p *replica) precedence() string {
+	switch {
+	case p.gpus >= 4:
+		return "whole-machine"
+	case len(p.models) > 0:
+		return "gpu-model"
+	}
+	return ""
+}
 
 // startPackingScheduler runs it beside the default one; all pods of the lab
 // use it, whoever steers.
@@ -218,7 +247,7 @@ func (l *karpenterLab) deployShape(t *testing.T, p replica, n int32, pinned bool
 	}
 	requests := corev1.ResourceList{"cpu": *resource.NewMilliQuantity(p.cpu, resource.DecimalSI), "memory": *resource.NewQuantity(p.mem<<20, resource.BinarySI)}
 	limits := corev1.ResourceList{}
-	spec := corev1.PodSpec{SchedulerName: "packing", TerminationGracePeriodSeconds: new(int64)}
+	spec := corev1.PodSpec{SchedulerName: "packing", PriorityClassName: p.precedence(), TerminationGracePeriodSeconds: new(int64)}
 	*spec.TerminationGracePeriodSeconds = 1
 	if p.gpus > 0 {
 		requests["nvidia.com/gpu"] = *resource.NewQuantity(p.gpus, resource.DecimalSI)
@@ -418,7 +447,8 @@ func (l *karpenterLab) plan(t *testing.T, out ...dry) string {
 	if err := os.WriteFile(file, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("plan %d: %s", l.gen, strings.TrimSpace(stderr.String()))
+	l.said = strings.TrimSpace(stderr.String())
+	t.Logf("plan %d: %s", l.gen, l.said)
 	return file
 }
 

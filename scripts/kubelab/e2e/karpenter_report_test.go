@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -44,4 +45,23 @@ func (l *karpenterLab) writeMachines(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(l.dir, "machines.csv"), []byte(b.String()), 0o600); err != nil {
 		t.Error(err)
 	}
+}
+
+var planned = regexp.MustCompile(`packed for ([0-9.]+), at least ([0-9.]+),.*expected to buy for ([0-9.]+)`)
+
+// comparePlan says what the first plan wanted, what it could not have gone
+// under, what it took Karpenter to make of it, and what Karpenter made.
+func (l *karpenterLab) comparePlan(t *testing.T, first string, made float64) {
+	t.Helper()
+	m := planned.FindStringSubmatch(first)
+	if m == nil {
+		t.Errorf("the planner says nothing of costs: %s", first)
+		return
+	}
+	var packed, bound, expected float64
+	fmt.Sscan(m[1], &packed)
+	fmt.Sscan(m[2], &bound)
+	fmt.Sscan(m[3], &expected)
+	t.Logf("KARPENTER plan: bound $%.2f/h, packed $%.2f/h, expected of Karpenter $%.2f/h, made of it $%.2f/h: %.1f %% over the plan, %.1f %% over the bound",
+		bound, packed, expected, made, 100*(made/packed-1), 100*(made/bound-1))
 }

@@ -71,8 +71,11 @@ func TestKarpenterStorm(t *testing.T) {
 				way, taken, len(waits), waits[len(waits)/2].Seconds(), slow[way].Seconds(), waits[len(waits)-1].Seconds(), cost, machines)
 		})
 	}
-	if ours, theirs := slow["plimsoll"], slow["hand-tuned"]; !t.Failed() && ours > theirs {
-		t.Errorf("p95 until capacity: ours %s, Karpenter's own ladder %s", ours, theirs)
+	if ours, theirs := slow["plimsoll"], slow["hand-tuned"]; !t.Failed() {
+		t.Logf("KARPENTER storm p95 until capacity: ours %.1f s, Karpenter's own ladder %.1f s", ours.Seconds(), theirs.Seconds())
+		if ours >= theirs {
+			t.Errorf("p95 until capacity: ours %s, Karpenter's own ladder %s", ours, theirs)
+		}
 	}
 }
 

@@ -22,10 +22,12 @@ import (
 type service struct {
 	url     string
 	env     []string
+	work    []string // the worker's
 	serve   *process
 	worker  *process
 	client  *http.Client
 	starts  int
+	works   int
 	cluster string
 }
 
@@ -51,10 +53,11 @@ func startService(t *testing.T) *service {
 	if !ok {
 		t.Fatalf("no password in %q", made)
 	}
+	s.work = append(slices.Clone(common), fmt.Sprintf("PLIMSOLL_LISTEN=127.0.0.1:%d", freePort(t)))
 	t.Cleanup(func() { s.serve.stop() })
 	s.startServe(t)
-	s.worker = start(t, "worker", exec.Command(serviceBin, "worker"),
-		append(common, fmt.Sprintf("PLIMSOLL_LISTEN=127.0.0.1:%d", freePort(t)))...)
+	t.Cleanup(func() { s.worker.stop() })
+	s.startWorker(t)
 	s.call(t, http.MethodPost, "/auth/login", map[string]any{"email": "owner@lab.test", "password": strings.TrimSpace(password)}, nil)
 	return s
 }
@@ -84,6 +87,12 @@ func (s *service) startServe(t *testing.T) {
 		}
 		return get(s.url + "/readyz")
 	})
+}
+
+func (s *service) startWorker(t *testing.T) {
+	t.Helper()
+	s.works++
+	s.worker = launch(t, fmt.Sprintf("worker-%d", s.works), exec.Command(serviceBin, "worker"), s.work...)
 }
 
 // call sends a request to the REST API, and fails unless it is answered 2xx.
