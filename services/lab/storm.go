@@ -157,7 +157,7 @@ func (m *Storm) play(b Buyer) (StormRow, error) {
 	for k := range 6 {
 		p := Pool{Name: fmt.Sprintf("spot-%d", k), Region: fmt.Sprint(k / 3), Purchase: fleet.PurchaseSpot, Price: make([]int32, stormSlots), Stock: make([]int32, stormSlots)}
 		for s := range stormSlots {
-			p.Price[s], p.Stock[s] = int32(300_000+20_000*k), stormNeed //nolint:gosec // six pools
+			p.Price[s], p.Stock[s] = int32(300_000+20_000*k), stormNeed
 			if m.stock != nil {
 				p.Stock[s] = m.stock(k, s)
 			}
