@@ -20,7 +20,7 @@ import (
 // Channel is where alerts and digests go.
 type Channel struct {
 	ID        string            `json:"id"`
-	Kind      store.ChannelKind `json:"kind" enum:"webhook,slack,teams,email"`
+	Kind      store.ChannelKind `json:"kind" enum:"webhook,slack,teams,email,pagerduty,opsgenie"`
 	Name      string            `json:"name"`
 	Address   string            `json:"address" doc:"of Slack and Teams the host only: the whole address is a secret"`
 	Language  string            `json:"language" enum:"en,zh"`
@@ -90,9 +90,10 @@ func (s *Server) listChannels(ctx context.Context, p auth.Principal, _ *struct{}
 }
 
 type channelBody struct {
-	Kind     store.ChannelKind `json:"kind" enum:"webhook,slack,teams,email"`
+	Kind     store.ChannelKind `json:"kind" enum:"webhook,slack,teams,email,pagerduty,opsgenie"`
 	Name     string            `json:"name" minLength:"1" maxLength:"100"`
-	Address  string            `json:"address" minLength:"1" maxLength:"2000" doc:"https, of email addresses separated by commas; addresses in private networks are refused unless the operator allows them"`
+	Address  string            `json:"address,omitempty" maxLength:"2000" doc:"https, of email addresses separated by commas; addresses in private networks are refused unless the operator allows them. Of pagerduty and opsgenie the API's, default that of the US"`
+	Key      string            `json:"key,omitempty" maxLength:"200" doc:"of pagerduty the routing key of an Events API v2 integration, of opsgenie an API key; it is never shown"`
 	Language string            `json:"language,omitempty" enum:"en,zh" doc:"of texts; default en"`
 }
 
@@ -104,6 +105,9 @@ func (s *Server) readChannel(tenant fleet.TenantID, b channelBody) (hook store.W
 	}
 	seal := func(text string) []byte {
 		return s.deps.Sealer.Seal(notify.SecretPurpose(tenant, hook.ID), []byte(text))
+	}
+	if b.Key != "" && !b.Kind.Pager() {
+		return hook, "", &fleet.Error{Code: fleet.CodeInvalid, Message: "a channel of this kind has no key", Field: "body.key"}
 	}
 	inAddress := func(err error) error {
 		return &fleet.Error{Code: fleet.CodeInvalid, Message: messageOf(err), Field: "body.address"}
@@ -120,6 +124,19 @@ func (s *Server) readChannel(tenant fleet.TenantID, b channelBody) (hook store.W
 		if err := s.webhookAddress(b.Address); err != nil {
 			return hook, "", inAddress(err)
 		}
+	case store.ChannelPagerDuty, store.ChannelOpsgenie:
+		hook.URL = map[store.ChannelKind]string{store.ChannelPagerDuty: notify.PagerDutyURL, store.ChannelOpsgenie: notify.OpsgenieURL}[b.Kind]
+		if b.Address != "" {
+			hook.URL = b.Address
+		}
+		if err := s.webhookAddress(hook.URL); err != nil {
+			return hook, "", inAddress(err)
+		}
+		if key := strings.TrimSpace(b.Key); key == "" || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return hook, "", &fleet.Error{Code: fleet.CodeInvalid, Message: "the key is missing or has characters that no key has", Field: "body.key"}
+		}
+		hook.SealedSecret = seal(strings.TrimSpace(b.Key))
+		return hook, "", nil
 	default:
 		return hook, "", &fleet.Error{Code: fleet.CodeInvalid, Message: "there is no such kind of channel", Field: "body.kind"}
 	}
@@ -226,7 +243,7 @@ func (s *Server) listAttempts(ctx context.Context, p auth.Principal, in *struct 
 
 // testPayload is the body of a test for a channel.
 func testPayload(hook store.Webhook, at time.Time, link string) (string, error) {
-	n := notify.Notice{Event: "test", Severity: string(store.SeverityInfo), At: at, Lines: []notify.Line{}, Link: link}
+	n := notify.Notice{Event: "test", ID: uuid.NewString(), Severity: string(store.SeverityInfo), At: at, Lines: []notify.Line{}, Link: link}
 	lang := notify.Language(hook.Language)
 	var body []byte
 	var err error
@@ -237,6 +254,10 @@ func testPayload(hook store.Webhook, at time.Time, link string) (string, error) 
 		body, err = n.Teams(lang)
 	case store.ChannelEmail:
 		body, err = json.Marshal(n.Mail(lang))
+	case store.ChannelPagerDuty:
+		body, err = n.PagerDuty(lang)
+	case store.ChannelOpsgenie:
+		body, err = n.Opsgenie(lang)
 	default:
 		body, err = json.Marshal(map[string]any{"event": "test", "at": at.UTC(), "webhook": hook.Name})
 	}

@@ -140,3 +140,31 @@ VALUES ($1, gen_random_uuid(), 'team', 'red', '2026-03-01', 'up', 9000000000, 40
 	other, _ := b.newTenant("Other", "other@harbour.test")
 	b.with(b.key(other.ID, auth.RoleViewer), "GET", "/api/v1/anomalies/"+id, nil).want(t, 404)
 }
+
+func TestAPagersKeyIsNeverShown(t *testing.T) {
+	t.Parallel()
+	b := openBooks(t)
+	for _, bad := range []map[string]string{
+		{"kind": "pagerduty", "name": "x"}, {"kind": "pagerduty", "name": "x", "key": "two words"}, {"kind": "opsgenie", "name": "x", "key": "k", "address": "http://api.opsgenie.com/v2/alerts"},
+		{"kind": "pagerduty", "name": "x", "key": "k", "address": "https://169.254.169.254/"}, {"kind": "slack", "name": "x", "key": "k", "address": "https://hooks.slack.com/x"}, {"kind": "webhook", "name": "x"},
+	} {
+		b.with(b.finance, "POST", "/api/v1/channels", bad).want(t, 422)
+	}
+	var duty, genie httpapi.NewChannel
+	made := b.with(b.finance, "POST", "/api/v1/channels", map[string]string{"kind": "pagerduty", "name": "on call", "key": "R0UT1NG"}).want(t, 201)
+	made.into(t, &duty)
+	b.with(b.finance, "POST", "/api/v1/channels", map[string]string{"kind": "opsgenie", "name": "eu", "key": "G3N13", "address": "https://api.eu.opsgenie.com/v2/alerts"}).want(t, 201).into(t, &genie)
+	if duty.Address != "https://events.pagerduty.com/v2/enqueue" || genie.Address != "https://api.eu.opsgenie.com/v2/alerts" || duty.Secret != "" {
+		t.Errorf("channels: %+v %+v", duty, genie)
+	}
+	for _, id := range []string{duty.ID, genie.ID} {
+		b.with(b.finance, "POST", "/api/v1/channels/"+id+"/test", nil).want(t, 202)
+		b.with(b.finance, "PUT", "/api/v1/digests/"+id+"/day", map[string]int{"hour": 8}).want(t, 422)
+		if log := b.get("/api/v1/channels/"+id+"/deliveries").want(t, 200); strings.Contains(string(log.body), "R0UT1NG") || strings.Contains(string(log.body), "G3N13") {
+			t.Errorf("the log shows a key: %s", log.body)
+		}
+	}
+	if list := b.get("/api/v1/channels").want(t, 200); strings.Contains(string(list.body)+string(made.body), "R0UT1NG") {
+		t.Errorf("the list shows a key: %s", list.body)
+	}
+}

@@ -273,8 +273,12 @@ func (s *Server) putDigest(ctx context.Context, p auth.Principal, in *struct {
 	}
 }) (*struct{}, error) {
 	return nil, s.deps.DB.Tenant(ctx, p.Tenant, func(tx *store.Tx) error {
-		if _, err := store.LoadWebhook(ctx, tx, in.ID); err != nil {
+		hook, err := store.LoadWebhook(ctx, tx, in.ID)
+		if err != nil {
 			return err
+		}
+		if hook.Kind.Pager() {
+			return fleet.Errorf(fleet.CodeInvalid, "a pager is not for summaries: it would wake somebody every time")
 		}
 		if err := store.SaveDigest(ctx, tx, store.Digest{Channel: in.ID, Every: in.Every, Hour: in.Body.Hour}); err != nil {
 			return err

@@ -258,7 +258,7 @@ func (a *announcer) record(ctx context.Context, hook store.Webhook, e store.Aler
 		body, err = json.Marshal(event{ID: e.ID, Event: e.Event, At: a.tx.Now, Link: link, Alert: alertEvent{ID: al.ID, Kind: al.Kind, Subject: al.Subject, Severity: al.Severity,
 			OpenedAt: al.OpenedAt.UTC(), ResolvedAt: al.ResolvedAt, Detail: al.Detail}})
 	} else {
-		n := notify.Notice{Event: e.Event, ID: e.ID, Kind: e.Alert.Kind, Subject: e.Alert.Subject, Severity: string(e.Alert.Severity), At: a.tx.Now,
+		n := notify.Notice{Event: e.Event, ID: e.ID, Alert: e.Alert.ID, Kind: e.Alert.Kind, Subject: e.Alert.Subject, Severity: string(e.Alert.Severity), At: a.tx.Now,
 			OpenedAt: e.Alert.OpenedAt, ResolvedAt: e.Alert.ResolvedAt, Link: link}
 		_ = json.Unmarshal(e.Alert.Detail, &n.Detail) // a detail of another shape is left out
 		if e.Event == store.EventOpened {
@@ -282,6 +282,10 @@ func Render(hook store.Webhook, n notify.Notice) ([]byte, error) {
 		return n.Teams(lang)
 	case store.ChannelEmail:
 		return json.Marshal(n.Mail(lang))
+	case store.ChannelPagerDuty:
+		return n.PagerDuty(lang)
+	case store.ChannelOpsgenie:
+		return n.Opsgenie(lang)
 	case store.ChannelWebhook:
 		lines := make(map[string]string, len(n.Lines))
 		for _, l := range n.Lines {

@@ -152,10 +152,24 @@ func (w *Deliver) load(ctx context.Context, args DeliverArgs) (p *parcel, err er
 		if err != nil {
 			return err
 		}
+		if hook.Kind.Pager() && d.Event == store.EventOpened {
+			// Its end may have been told already: an incident that opens after it would never close.
+			if over, err := store.AlertOver(ctx, tx, d.Alert); err != nil || over {
+				return errors.Join(err, skip(ctx, tx, d, over))
+			}
+		}
 		p, err = w.pack(tx, hook, d)
 		return err
 	})
 	return p, err
+}
+
+// skip ends the delivery of an opening that came too late.
+func skip(ctx context.Context, tx *store.Tx, d store.Delivery, over bool) error {
+	if !over {
+		return nil
+	}
+	return store.RecordAttempt(ctx, tx, d.ID, store.DeliveryFailed, nil, "it was over before it could be told", 0)
 }
 
 // pack makes the parcel: what is signed, with which secrets, and where it goes.
@@ -176,7 +190,16 @@ func (w *Deliver) pack(tx *store.Tx, hook store.Webhook, d store.Delivery) (*par
 	if err != nil {
 		return nil, fmt.Errorf("open webhook secret: %w", err)
 	}
-	if hook.Kind != store.ChannelWebhook { // the address is the secret
+	switch hook.Kind {
+	case store.ChannelWebhook:
+	case store.ChannelPagerDuty:
+		p.web.Body, err = notify.WithRoutingKey(p.web.Body, string(secret))
+		return p, err
+	case store.ChannelOpsgenie:
+		p.web.Authorization = "GenieKey " + string(secret)
+		p.web.URL, err = notify.OpsgenieAddress(hook.URL, d.Event, p.web.Body)
+		return p, err
+	default: // the address is the secret
 		p.web.URL = string(secret)
 		return p, nil
 	}

@@ -12,6 +12,7 @@ import (
 type Notice struct {
 	Event      string // alert.opened, alert.resolved, digest, test
 	ID         string // of the event
+	Alert      string // its id; empty: of none
 	Kind       string
 	Subject    string
 	Severity   string // info, warning, critical

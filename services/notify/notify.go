@@ -80,13 +80,15 @@ var ErrRefused = errors.New("this address may not be sent to")
 
 // Message is one event for one address.
 type Message struct {
-	URL     string
-	Secret  []byte // nil: not signed, for receivers whose address is the secret
-	Old     []byte // signs too while a secret is exchanged; nil: none
-	EventID string
-	Event   string
-	Body    []byte
-	At      time.Time // becomes part of the signature
+	URL    string
+	Secret []byte // nil: not signed, for receivers whose address is the secret
+	Old    []byte // signs too while a secret is exchanged; nil: none
+	// Authorization is the header of that name, for receivers that know us by a key; empty: none.
+	Authorization string
+	EventID       string
+	Event         string
+	Body          []byte
+	At            time.Time // becomes part of the signature
 }
 
 // Answer is what the receiver said.
@@ -109,6 +111,9 @@ func (s *Sender) Send(ctx context.Context, m Message) (Answer, error) {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", s.cfg.Agent)
+	if m.Authorization != "" {
+		req.Header.Set("Authorization", m.Authorization)
+	}
 	if m.Secret != nil {
 		req.Header.Set("Plimsoll-Event-Id", m.EventID)
 		req.Header.Set("Plimsoll-Event", m.Event)

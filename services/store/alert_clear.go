@@ -26,3 +26,12 @@ SELECT subject FROM noted WHERE clear_since <= $5 ORDER BY subject`, tx.Tenant, 
 	}
 	return clear, nil
 }
+
+// AlertOver says whether an alert is resolved; one that nobody knows is.
+func AlertOver(ctx context.Context, tx *Tx, id string) (over bool, err error) {
+	err = tx.pgx.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM alert WHERE tenant_id = $1 AND id = nullif($2, '')::uuid AND resolved_at IS NULL)`, tx.Tenant, id).Scan(&over)
+	if err != nil {
+		return false, fmt.Errorf("look up alert: %w", err)
+	}
+	return over, nil
+}

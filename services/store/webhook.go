@@ -17,11 +17,16 @@ type ChannelKind string
 
 // Kinds of channels.
 const (
-	ChannelWebhook ChannelKind = "webhook"
-	ChannelSlack   ChannelKind = "slack"
-	ChannelTeams   ChannelKind = "teams"
-	ChannelEmail   ChannelKind = "email"
+	ChannelWebhook   ChannelKind = "webhook"
+	ChannelSlack     ChannelKind = "slack"
+	ChannelTeams     ChannelKind = "teams"
+	ChannelEmail     ChannelKind = "email"
+	ChannelPagerDuty ChannelKind = "pagerduty"
+	ChannelOpsgenie  ChannelKind = "opsgenie"
 )
+
+// Pager says whether a channel's receiver keeps an incident per alert, which its end closes. Its key is sealed.
+func (k ChannelKind) Pager() bool { return k == ChannelPagerDuty || k == ChannelOpsgenie }
 
 // Webhook is a channel: where events are sent to.
 type Webhook struct {

@@ -3231,7 +3231,7 @@ export interface components {
             created_at: string;
             id: string;
             /** @enum {string} */
-            kind: "webhook" | "slack" | "teams" | "email";
+            kind: "webhook" | "slack" | "teams" | "email" | "pagerduty" | "opsgenie";
             /** @enum {string} */
             language: "en" | "zh";
             name: string;
@@ -3242,10 +3242,12 @@ export interface components {
             old_secret_until: string | null;
         };
         ChannelBody: {
-            /** @description https, of email addresses separated by commas; addresses in private networks are refused unless the operator allows them */
-            address: string;
+            /** @description https, of email addresses separated by commas; addresses in private networks are refused unless the operator allows them. Of pagerduty and opsgenie the API's, default that of the US */
+            address?: string;
+            /** @description of pagerduty the routing key of an Events API v2 integration, of opsgenie an API key; it is never shown */
+            key?: string;
             /** @enum {string} */
-            kind: "webhook" | "slack" | "teams" | "email";
+            kind: "webhook" | "slack" | "teams" | "email" | "pagerduty" | "opsgenie";
             /**
              * @description of texts; default en
              * @enum {string}
@@ -4757,7 +4759,7 @@ export interface components {
             created_at: string;
             id: string;
             /** @enum {string} */
-            kind: "webhook" | "slack" | "teams" | "email";
+            kind: "webhook" | "slack" | "teams" | "email" | "pagerduty" | "opsgenie";
             /** @enum {string} */
             language: "en" | "zh";
             name: string;

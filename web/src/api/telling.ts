@@ -6,8 +6,10 @@ import type { Severity } from "./alerts";
 import { answer, client } from "./client";
 import { type Page, readMoney, readPage, readTimeOr } from "./read";
 
-export const CHANNEL_KINDS = ["webhook", "slack", "teams", "email"] as const;
+export const CHANNEL_KINDS = ["webhook", "slack", "teams", "email", "pagerduty", "opsgenie"] as const;
 export type ChannelKind = (typeof CHANNEL_KINDS)[number];
+/** Whether a channel keeps an incident per alert: it has a key of the service, and no summaries. */
+export const isPager = (kind: ChannelKind) => kind === "pagerduty" || kind === "opsgenie";
 export const CHANNEL_LANGUAGES = ["en", "zh"] as const;
 
 export interface Channel {
@@ -37,9 +39,18 @@ export async function createChannel(input: {
   kind: ChannelKind;
   name: string;
   address: string;
+  key: string;
   language: "en" | "zh";
 }): Promise<string> {
-  return (await answer(client.POST("/channels", { body: input }))).secret ?? "";
+  return (
+    (
+      await answer(
+        client.POST("/channels", {
+          body: { ...input, address: input.address || undefined, key: input.key || undefined },
+        }),
+      )
+    ).secret ?? ""
+  );
 }
 
 export async function rotateChannel(id: string): Promise<string> {

@@ -89,7 +89,9 @@ export function alertText(t: TFunction, f: Format, alert: Alert): string {
   }
   if (alert.kind === "delivery_failed" && typeof name === "string") return name;
   if (typeof cluster === "string") {
-    return typeof unpriced === "number" ? `${cluster}: ${t("overview.unpriced", { share: f.percent(unpriced) })}` : cluster;
+    return typeof unpriced === "number"
+      ? `${cluster}: ${t("overview.unpriced", { share: f.percent(unpriced) })}`
+      : cluster;
   }
   return alert.subject;
 }

@@ -30,6 +30,7 @@ import {
   deleteChannel,
   digestsQuery,
   type Every,
+  isPager,
   rotateChannel,
   setDigest,
   testChannel,
@@ -165,7 +166,7 @@ function AddChannel({
 }: {
   busy: boolean;
   onClose: () => void;
-  onCreate: (input: { kind: ChannelKind; name: string; address: string; language: "en" | "zh" }) => void;
+  onCreate: (input: { kind: ChannelKind; name: string; address: string; key: string; language: "en" | "zh" }) => void;
 }) {
   const { t, i18n } = useTranslation();
   const form = useForm({
@@ -173,17 +174,32 @@ function AddChannel({
       kind: "webhook" as ChannelKind,
       name: "",
       address: "",
+      key: "",
       language: i18n.language === "zh" ? ("zh" as const) : ("en" as const),
     },
     validate: {
       name: (v) => (v.trim() ? null : t("webhooks.nameBad")),
+      key: (v, all) => (!isPager(all.kind) || v.trim() ? null : t("telling.keyBad")),
       address: (v, all) =>
-        all.kind === "email" || (URL.canParse(v.trim()) && /^https?:/.test(v.trim())) ? null : t("webhooks.urlBad"),
+        all.kind === "email" ||
+        (isPager(all.kind) && !v.trim()) ||
+        (URL.canParse(v.trim()) && /^https?:/.test(v.trim()))
+          ? null
+          : t("webhooks.urlBad"),
     },
   });
   return (
     <Modal opened onClose={onClose} title={t("telling.add")}>
-      <form onSubmit={form.onSubmit((v) => onCreate({ ...v, name: v.name.trim(), address: v.address.trim() }))}>
+      <form
+        onSubmit={form.onSubmit((v) =>
+          onCreate({
+            ...v,
+            name: v.name.trim(),
+            address: v.address.trim(),
+            key: isPager(v.kind) ? v.key.trim() : "",
+          }),
+        )}
+      >
         <Stack>
           <Select
             label={t("telling.kind")}
@@ -192,9 +208,19 @@ function AddChannel({
             {...form.getInputProps("kind")}
           />
           <TextInput data-autofocus label={t("common.name")} maxLength={100} {...form.getInputProps("name")} />
+          {isPager(form.values.kind) && (
+            <TextInput
+              label={t("telling.key")}
+              description={t("telling.keyHint")}
+              type="password"
+              autoComplete="off"
+              maxLength={200}
+              {...form.getInputProps("key")}
+            />
+          )}
           <TextInput
             label={t("telling.address")}
-            description={t("telling.addressHint")}
+            description={t(isPager(form.values.kind) ? "telling.pagerHint" : "telling.addressHint")}
             placeholder="https://"
             maxLength={2000}
             {...form.getInputProps("address")}
@@ -378,7 +404,7 @@ export function WebhooksPage() {
                   title={`${t("telling.digests")} · ${chosen.name}`}
                   hint={t("telling.digestsHint", { hour: DIGEST_HOUR })}
                 >
-                  <Digests channel={chosen} may={may} />
+                  {!isPager(chosen.kind) && <Digests channel={chosen} may={may} />}
                 </Panel>
               )}
               {chosen && (
