@@ -21,6 +21,19 @@ CREATE TABLE commitment_purchase (
 );
 SELECT app_isolate('commitment_purchase', 'SELECT, INSERT');
 
+-- What a machine's hour claimed of a commitment and does not cost any more, because its end was told late: it is unused again. Replaced whole per hour and cluster.
+CREATE TABLE commitment_release (
+  tenant_id     uuid NOT NULL,
+  hour          timestamptz NOT NULL,
+  cluster_id    uuid NOT NULL,
+  node_uid      text NOT NULL,
+  commitment_id uuid NOT NULL,
+  resource      text NOT NULL,
+  amount_nano   bigint NOT NULL CONSTRAINT commitment_release_amount CHECK (amount_nano > 0), -- of the claim's
+  PRIMARY KEY (tenant_id, hour, cluster_id, node_uid, commitment_id, resource)
+);
+SELECT app_isolate('commitment_release', 'SELECT, INSERT, DELETE');
+
 -- Bills that come in parts, because they are large or the line is bad: what has arrived stays for a day. A finished one keeps the bill's id, so that finishing
 -- it twice imports it once.
 CREATE TABLE bill_upload (
@@ -55,6 +68,7 @@ SELECT app_isolate('bill_upload_part', 'SELECT, INSERT, UPDATE, DELETE');
 
 -- +goose Down
 DROP TABLE bill_upload_part, bill_upload;
+DROP TABLE commitment_release;
 DROP TABLE commitment_purchase;
 ALTER TABLE node DROP COLUMN touched_to;
 ALTER TABLE pod DROP COLUMN touched_to;

@@ -133,7 +133,7 @@ func (w *CloseHour) step(ctx context.Context, tx *store.Tx, cluster fleet.Cluste
 		return false, done, err
 	}
 	if paid != nil {
-		if err := paid.save(ctx, tx, due); err != nil {
+		if err := paid.save(ctx, tx, due, costed); err != nil {
 			return false, done, err
 		}
 	}

@@ -23,8 +23,9 @@ type paid struct {
 	refs        map[string]string
 	nodes       []commitment.Node
 	settled     map[time.Time]store.HourClaims
-	changed     map[string]time.Time                     // when each commitment was last changed, by our clock
-	purchased   map[time.Time]map[string]store.Purchase  // of hours that closed
+	changed     map[string]time.Time                    // when each commitment was last changed, by our clock
+	purchased   map[time.Time]map[string]store.Purchase // of hours that closed
+	released    map[time.Time][]store.Release
 	left        map[time.Time]map[string]ledger.CostLine // what closed hours have as unused, by commitment
 	unused      map[time.Time]store.HourState            // of the rows that belong to no cluster
 	hours       map[time.Time]*paidHour
@@ -48,8 +49,13 @@ type nodeHour struct {
 // ends, so that two clusters cannot claim the same hour.
 func (w *CloseHour) loadPaid(ctx context.Context, tx *store.Tx, cluster fleet.ClusterID, prices *commitment.Prices, from, to time.Time) (*paid, error) {
 	some, err := store.Commitments(ctx, tx, from, to)
-	if err != nil || len(some) == 0 {
+	if err != nil {
 		return nil, err
+	}
+	if len(some) == 0 { // what is deleted was paid for all the same
+		if paid, err := store.Purchases(ctx, tx, from, to); err != nil || len(paid) == 0 {
+			return nil, err
+		}
 	}
 	if err := store.LockCommitments(ctx, tx); err != nil {
 		return nil, err
@@ -71,6 +77,9 @@ func (w *CloseHour) loadPaid(ctx context.Context, tx *store.Tx, cluster fleet.Cl
 		return nil, err
 	}
 	if p.purchased, err = store.Purchases(ctx, tx, from, to); err != nil {
+		return nil, err
+	}
+	if p.released, err = store.Releases(ctx, tx, from, to); err != nil {
 		return nil, err
 	}
 	if p.left, err = store.UnusedLines(ctx, tx, from, to); err != nil {
@@ -201,8 +210,12 @@ func (c *nodeCost) source() string {
 }
 
 // save keeps what closed hours took and left. What an hour left is written when a cluster closes it, and again when a late machine takes
-// some of it: a commitment that is bought, changed or deleted later does not reach back.
-func (p *paid) save(ctx context.Context, tx *store.Tx, due []dueHour) error {
+// some of it or a late end gives some back: a commitment that is bought, changed or deleted later does not reach back.
+func (p *paid) save(ctx context.Context, tx *store.Tx, due []dueHour, mine []store.CostedHour) error {
+	byHour := make(map[time.Time]*store.CostedHour, len(mine))
+	for i := range mine {
+		byHour[mine[i].Hour] = &mine[i]
+	}
 	var costed []store.CostedHour
 	for _, d := range due {
 		h := p.hours[d.from]
@@ -212,15 +225,22 @@ func (p *paid) save(ctx context.Context, tx *store.Tx, due []dueHour) error {
 		if err := store.SaveClaims(ctx, tx, d.from, h.claims); err != nil {
 			return err
 		}
-		was, ok := p.unused[d.from]
-		if slices.Contains(p.settled[d.from].Closed, p.cluster) && (!ok || len(h.claims) == 0) {
+		before, after := p.released[d.from], p.releases(d.from, byHour[d.from])
+		given := !slices.Equal(before, after)
+		if given {
+			if err := store.SaveReleases(ctx, tx, p.cluster, d.from, slices.DeleteFunc(slices.Clone(after), func(r store.Release) bool { return r.Cluster != p.cluster })); err != nil {
+				return err
+			}
+		}
+		if slices.Contains(p.settled[d.from].Closed, p.cluster) && len(h.claims) == 0 && !given {
 			continue
 		}
 		if err := store.SavePurchases(ctx, tx, d.from, h.purchases(d)); err != nil {
 			return err
 		}
-		c := store.CostedHour{Hour: d.from, Statement: unusedStatement(h.rest, p.left[d.from])}
+		c := store.CostedHour{Hour: d.from, Statement: p.unusedStatement(d.from, h, after)}
 		c.ContentHash = contentHash(c.Statement)
+		was, ok := p.unused[d.from]
 		if !ok && len(c.Statement.Lines) == 0 || ok && slices.Equal(was.ContentHash, c.ContentHash) {
 			continue
 		}
@@ -231,6 +251,51 @@ func (p *paid) save(ctx context.Context, tx *store.Tx, due []dueHour) error {
 		return fmt.Errorf("unused commitments: %w", err)
 	}
 	return nil
+}
+
+// releases are what claims of the hour say beyond what their machines cost now, of all clusters; c is the hour as this cluster has costed it,
+// nil: as before. At a bill's prices a machine keeps what it gave back or did not.
+func (p *paid) releases(hour time.Time, c *store.CostedHour) []store.Release {
+	before := p.released[hour]
+	if c == nil {
+		return before
+	}
+	cost, billed := map[string]fleet.Money{}, map[string]bool{}
+	for _, l := range c.Statement.Lines {
+		cost[l.Node] = cost[l.Node].Add(l.Amount)
+	}
+	for _, n := range c.Prices {
+		billed[n.Node] = n.Source == "bill"
+	}
+	var out []store.Release
+	for _, r := range before {
+		if r.Cluster != p.cluster || billed[r.Node] {
+			out = append(out, r)
+		}
+	}
+	byNode := map[string][]commitment.Claim{}
+	for _, claim := range p.settled[hour].Claims {
+		if claim.Cluster == p.cluster && !billed[claim.Node] {
+			byNode[claim.Node] = append(byNode[claim.Node], claim)
+		}
+	}
+	for node, claims := range byNode {
+		weights := make([]int64, len(claims))
+		var claimed fleet.Money
+		for i, claim := range claims {
+			weights[i], claimed = int64(claim.Amount), claimed.Add(claim.Amount)
+		}
+		parts, _ := max(claimed.Add(-cost[node]), 0).Split(weights)
+		for i, claim := range claims {
+			if parts[i] > 0 {
+				out = append(out, store.Release{Cluster: p.cluster, Node: node, Commitment: claim.Commitment, Resource: claim.Resource, Amount: parts[i]})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b store.Release) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Commitment, b.Commitment), cmp.Compare(a.Resource, b.Resource))
+	})
+	return out
 }
 
 // purchases are what was paid in the hour for the commitments that it looked at.
@@ -249,27 +314,50 @@ func (h *paidHour) purchases(d dueHour) (all []store.Purchase) {
 	return all
 }
 
-// unusedStatement charges what nobody used to the team that owns it. before is what an earlier version of the hour had, by commitment: of those that
-// the allocation did not look at it stays.
-func unusedStatement(rest []commitment.Balance, before map[string]ledger.CostLine) (s ledger.Statement) {
+// unusedStatement charges what nobody used to the team that owns it. Of commitments that the allocation did not look at it is what was bought less what
+// was claimed, or, of hours that closed before purchases were kept, what it was.
+func (p *paid) unusedStatement(hour time.Time, h *paidHour, released []store.Release) (s ledger.Statement) {
+	given, claimed := map[string]fleet.Money{}, map[string]fleet.Money{}
+	for _, r := range released {
+		given[r.Commitment] = given[r.Commitment].Add(r.Amount)
+	}
+	for _, c := range p.settled[hour].Claims {
+		claimed[c.Commitment] = claimed[c.Commitment].Add(c.Amount)
+	}
+	add := func(id, team string, amount fleet.Money, hours float64) {
+		if amount > 0 {
+			s.Lines = append(s.Lines, ledger.CostLine{Node: id, Row: ledger.Row{Kind: ledger.KindUnused, Resource: ledger.ResourceCommitment,
+				Purchase: fleet.PurchaseReserved, Owner: ledger.Owner{Team: team}, Amount: amount, Quantity: hours}})
+		}
+	}
+	part := func(amount, bought fleet.Money, ms int64) float64 {
+		return float64(ms) / float64(time.Hour.Milliseconds()) * amount.Float() / bought.Float()
+	}
 	looked := map[string]bool{}
-	for _, b := range rest {
+	for _, b := range h.rest {
 		looked[b.Commitment] = true
-		if b.Unused <= 0 {
+		amount := b.Unused.Add(given[b.Commitment])
+		if amount <= 0 {
 			continue
 		}
 		hours := float64(b.Millis) / float64(time.Hour.Milliseconds())
-		if b.BoughtUnits > 0 {
+		if b.BoughtUnits > 0 && amount == b.Unused {
 			hours *= float64(b.BoughtUnits-b.UsedUnits) / float64(b.BoughtUnits)
 		} else if b.Bought > 0 {
-			hours *= b.Unused.Float() / b.Bought.Float()
+			hours = part(amount, b.Bought, b.Millis)
 		}
-		s.Lines = append(s.Lines, ledger.CostLine{Node: b.Commitment, Row: ledger.Row{Kind: ledger.KindUnused, Resource: ledger.ResourceCommitment,
-			Purchase: fleet.PurchaseReserved, Owner: ledger.Owner{Team: b.Owner}, Amount: b.Unused, Quantity: hours}})
+		add(b.Commitment, b.Owner, amount, hours)
 	}
-	for id, l := range before {
+	for id, then := range p.purchased[hour] {
+		if !looked[id] && then.Bought > 0 {
+			looked[id] = true
+			amount := then.Bought.Add(-claimed[id]).Add(given[id])
+			add(id, then.Team, amount, part(amount, then.Bought, then.Millis))
+		}
+	}
+	for id, l := range p.left[hour] {
 		if !looked[id] {
-			s.Lines = append(s.Lines, l)
+			add(id, l.Owner.Team, l.Amount, l.Quantity)
 		}
 	}
 	slices.SortFunc(s.Lines, func(a, b ledger.CostLine) int { return cmp.Compare(a.Node, b.Node) })

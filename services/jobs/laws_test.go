@@ -296,7 +296,8 @@ func (l *life) bought(ctx context.Context, tx *store.Tx, closed map[time.Time]in
 		}
 		for _, c := range all {
 			var used, unused, kept fleet.Money
-			err := tx.PGX().QueryRow(ctx, `SELECT (SELECT coalesce(sum(bought_nano), 0)::bigint FROM commitment_purchase WHERE tenant_id = $1 AND hour = $2 AND commitment_id = $3::uuid), (SELECT coalesce(sum(amount_nano), 0)::bigint FROM commitment_claim WHERE tenant_id = $1 AND hour = $2 AND commitment_id = $3::uuid),
+			err := tx.PGX().QueryRow(ctx, `SELECT (SELECT coalesce(sum(bought_nano), 0)::bigint FROM commitment_purchase WHERE tenant_id = $1 AND hour = $2 AND commitment_id = $3::uuid), (SELECT coalesce(sum(amount_nano), 0)::bigint FROM commitment_claim WHERE tenant_id = $1 AND hour = $2 AND commitment_id = $3::uuid)
+    - (SELECT coalesce(sum(amount_nano), 0)::bigint FROM commitment_release WHERE tenant_id = $1 AND hour = $2 AND commitment_id = $3::uuid),
   (SELECT coalesce(sum(t.amount_nano), 0)::bigint FROM cost_transfer t JOIN cost_hour h USING (tenant_id, cluster_id, hour, version) WHERE t.tenant_id = $1 AND t.hour = $2 AND t.credit = 'commitment/' || $3)`,
 				l.tenant, hour, c.ID).Scan(&kept, &used, &unused)
 			if err != nil {

@@ -205,7 +205,9 @@ WHERE p.tenant_id = $1 AND p.cluster_id = $2 AND p.hour = $3 AND p.version <= $4
 		return rows.Err()
 	})
 	batch.Queue(`
-SELECT node_uid, commitment_id::text, resource, units, amount_nano FROM commitment_claim WHERE tenant_id = $1 AND cluster_id = $2 AND hour = $3
+SELECT node_uid, commitment_id::text, resource, units, amount_nano - coalesce((SELECT r.amount_nano FROM commitment_release r WHERE r.tenant_id = c.tenant_id AND r.hour = c.hour
+  AND r.cluster_id = c.cluster_id AND r.node_uid = c.node_uid AND r.commitment_id = c.commitment_id AND r.resource = c.resource), 0)
+FROM commitment_claim c WHERE tenant_id = $1 AND cluster_id = $2 AND hour = $3
 ORDER BY node_uid, commitment_id, resource`, tx.Tenant, h.cluster.ID, h.at).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var uid, id, resource string

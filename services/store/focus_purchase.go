@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"plimsoll.dev/services/commitment"
 	"plimsoll.dev/services/fleet"
 	"plimsoll.dev/services/focus"
 	"plimsoll.dev/services/ledger"
@@ -74,6 +75,58 @@ WHERE tenant_id = $1 AND hour >= $2 AND hour < $3`, tx.Tenant, from, to)
 		return nil, fmt.Errorf("load purchases: %w", err)
 	}
 	return out, nil
+}
+
+// Release is what of a claim a machine's hour does not cost any more.
+type Release struct {
+	Cluster    fleet.ClusterID
+	Node       string
+	Commitment string
+	Resource   commitment.Resource
+	Amount     fleet.Money
+}
+
+// Releases lists those of the hours in [from, to), by hour.
+func Releases(ctx context.Context, tx *Tx, from, to time.Time) (map[time.Time][]Release, error) {
+	rows, err := tx.pgx.Query(ctx, `
+SELECT hour, cluster_id::text, node_uid, commitment_id::text, resource, amount_nano FROM commitment_release
+WHERE tenant_id = $1 AND hour >= $2 AND hour < $3 ORDER BY hour, cluster_id, node_uid, commitment_id, resource`, tx.Tenant, from, to)
+	if err != nil {
+		return nil, fmt.Errorf("load releases: %w", err)
+	}
+	out := map[time.Time][]Release{}
+	var hour time.Time
+	var r Release
+	_, err = pgx.ForEachRow(rows, []any{&hour, &r.Cluster, &r.Node, &r.Commitment, &r.Resource, &r.Amount}, func() error {
+		out[hour.UTC()] = append(out[hour.UTC()], r)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("load releases: %w", err)
+	}
+	return out, nil
+}
+
+// SaveReleases replaces those of a cluster's hour.
+func SaveReleases(ctx context.Context, tx *Tx, cluster fleet.ClusterID, hour time.Time, all []Release) error {
+	if _, err := tx.pgx.Exec(ctx, `DELETE FROM commitment_release WHERE tenant_id = $1 AND hour = $2 AND cluster_id = $3`, tx.Tenant, hour, cluster); err != nil {
+		return fmt.Errorf("forget releases: %w", err)
+	}
+	var node, id, resource columns[string]
+	var amount columns[int64]
+	for _, r := range all {
+		node.add(r.Node)
+		id.add(r.Commitment)
+		resource.add(string(r.Resource))
+		amount.add(int64(r.Amount))
+	}
+	_, err := tx.pgx.Exec(ctx, `
+INSERT INTO commitment_release (tenant_id, hour, cluster_id, node_uid, commitment_id, resource, amount_nano)
+SELECT $1::uuid, $2::timestamptz, $3::uuid, * FROM unnest($4::text[], $5::uuid[], $6::text[], $7::bigint[])`, tx.Tenant, hour, cluster, []string(node), []string(id), []string(resource), []int64(amount))
+	if err != nil {
+		return fmt.Errorf("save releases: %w", err)
+	}
+	return nil
 }
 
 // UnusedLines lists what the closed hours in [from, to) have as unused of commitments, by hour and commitment.
