@@ -20,8 +20,12 @@ const (
 	budgetWhole = 24 * time.Hour
 )
 
-// CountBudgetHours brings what a budget counted per hour up to data time now. from is the beginning of its period.
+// CountBudgetHours brings what a budget counted per hour up to data time now. from is the beginning of its period. Of several at the same
+// moment one counts after the other; whoever counts several budgets in one transaction does so in the order of Budgets.
 func CountBudgetHours(ctx context.Context, tx *Tx, b Budget, from, now time.Time) error {
+	if _, err := tx.pgx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('budget hours ' || $1::text, 0))`, string(b.ID)); err != nil {
+		return fmt.Errorf("wait for the budget's hours: %w", err)
+	}
 	oldest := now.Add(-budgetLearn)
 	if from.Before(oldest) {
 		oldest = from
