@@ -112,7 +112,7 @@ CROSS JOIN LATERAL (
     FROM unnest($3::interval[]) AS span LEFT JOIN rollup_1h r ON r.tenant_id = $1 AND r.workload_id = p.id AND r.at > p.data_at - span AND r.at <= p.data_at
       AND r.request_rate > 0 AND r.late_ratio IS NOT NULL GROUP BY span) s) h
 WHERE m.late[1] > 0 OR h.late[3] > 0
-ORDER BY p.key, p.id LIMIT $4`, tx.Tenant, BurnWindows[:4], BurnWindows[4:], watchLimit)
+ORDER BY p.key, p.id LIMIT $4`, tx.Tenant, BurnWindows[:4], BurnWindows[4:], burnLimit)
 	if err != nil {
 		return nil, fmt.Errorf("load late requests: %w", err)
 	}

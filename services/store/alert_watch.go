@@ -25,6 +25,7 @@ const (
 	watchFresh = 10 * time.Minute // a decision older than that says nothing of now
 	watchStuck = 15 * time.Minute // at the maximum for that long
 	watchLimit = 1000
+	burnLimit  = 10_000 // workloads with late requests
 )
 
 // FoughtWorkloads lists those whose newest decision yielded to another controller.
