@@ -18,13 +18,16 @@ type Finding struct {
 
 // Report is what a check found.
 type Report struct {
-	Rules    int // that were checked
-	Rows     int
-	Origins  int    // origin charges that were split
-	Billed   string // sums over all rows, nine places or more
-	Listed   string
-	Effect   string
-	Findings []Finding // one per broken rule, in the order of the rules
+	Rules   int // that were checked
+	Rows    int
+	Origins int    // origin charges that were split
+	Billed  string // sums over all rows, nine places or more
+	Listed  string
+	Effect  string
+	// Of commitments: BilledCost of their purchases, and EffectiveCost of what used them or was unused. Over whole terms these are the same.
+	Purchased string
+	Committed string
+	Findings  []Finding // one per broken rule, in the order of the rules
 }
 
 // OK says that no rule is broken.
@@ -54,7 +57,7 @@ func Check(file io.Reader) (Report, error) {
 			c.note(i, 0, r.header(func(col Col) bool { return v.has[col] }, in.Columns()))
 		}
 	}
-	var billed, listed, effect big.Rat
+	var billed, listed, effect, purchased, committed big.Rat
 	var before Row
 	for {
 		v.Row, err = in.Read()
@@ -81,12 +84,22 @@ func Check(file io.Reader) (Report, error) {
 				sum.Add(sum, n)
 			}
 		}
+		if !v.null(CommitmentDiscountID) {
+			sum, of := &committed, v.Row[EffectiveCost]
+			if v.Row[ChargeCategory] == "Purchase" {
+				sum, of = &purchased, v.Row[BilledCost]
+			}
+			if n := number(of); n != nil {
+				sum.Add(sum, n)
+			}
+		}
 		if err := c.split(&v, in.Line()); err != nil {
 			return Report{}, err
 		}
 	}
 	c.finish()
 	c.report.Billed, c.report.Listed, c.report.Effect = billed.FloatString(9), listed.FloatString(9), effect.FloatString(9)
+	c.report.Purchased, c.report.Committed = purchased.FloatString(9), committed.FloatString(9)
 	for i := range rules {
 		if f := c.found[i]; f != nil {
 			c.report.Findings = append(c.report.Findings, *f)

@@ -99,8 +99,8 @@ func checkFocus(path string, stdout io.Writer) error {
 		}
 		fmt.Fprintf(stdout, "%s (%s, %s): %s\n  %d times, first: %s\n", f.Rule.ID, f.Rule.Source, where, f.Rule.Text, f.Count, f.Detail)
 	}
-	fmt.Fprintf(stdout, "%d rules checked, %d broken; %d rows, %d split charges\nBilledCost %s, ListCost %s, EffectiveCost %s\n",
-		r.Rules, len(r.Findings), r.Rows, r.Origins, r.Billed, r.Listed, r.Effect)
+	fmt.Fprintf(stdout, "%d rules checked, %d broken; %d rows, %d split charges\nBilledCost %s, ListCost %s, EffectiveCost %s\ncommitments: purchases billed %s, used and unused %s\n",
+		r.Rules, len(r.Findings), r.Rows, r.Origins, r.Billed, r.Listed, r.Effect, r.Purchased, r.Committed)
 	if !r.OK() {
 		return errFocus
 	}
