@@ -16,7 +16,8 @@ type inventoryState struct {
 	pods      map[string]*agentv1.Pod
 	workloads map[string]*agentv1.Workload
 	writers   []*agentv1.Writer
-	sentMS    int64 // of the last snapshot; 0: none yet
+	limits    *agentv1.Inventory // only its disruption limits
+	sentMS    int64              // of the last snapshot; 0: none yet
 }
 
 // reset makes the next report a snapshot.
@@ -25,7 +26,10 @@ func (s *inventoryState) reset() { s.sentMS = 0 }
 // reports returns what must be said about the inventory now: a snapshot when one is due, else what changed, in parts.
 func (s *inventoryState) reports(now *agentv1.Inventory, atMS int64, resyncMS int64) []*agentv1.Inventory {
 	nodes, pods, workloads := byKey(now.GetNodes(), (*agentv1.Node).GetUid), byKey(now.GetPods(), (*agentv1.Pod).GetUid), byKey(now.GetWorkloads(), (*agentv1.Workload).GetKey)
-	defer func() { s.nodes, s.pods, s.workloads, s.writers = nodes, pods, workloads, now.GetWriters() }()
+	limits := &agentv1.Inventory{LimitsTold: now.GetLimitsTold(), DisruptionLimits: now.GetDisruptionLimits()}
+	defer func() {
+		s.nodes, s.pods, s.workloads, s.writers, s.limits = nodes, pods, workloads, now.GetWriters(), limits
+	}()
 	if s.sentMS == 0 || atMS-s.sentMS >= resyncMS || atMS < s.sentMS {
 		s.sentMS = atMS
 		full := proto.Clone(now).(*agentv1.Inventory)
@@ -39,19 +43,23 @@ func (s *inventoryState) reports(now *agentv1.Inventory, atMS int64, resyncMS in
 	if !sameWriters(s.writers, now.GetWriters()) {
 		d.Writers = now.GetWriters()
 	}
-	return split(d)
+	if limits.GetLimitsTold() && !proto.Equal(s.limits, limits) {
+		d.LimitsTold, d.DisruptionLimits = true, limits.GetDisruptionLimits()
+	}
+	return split(d, now.GetPlacements())
 }
 
 // split cuts a delta into reports of bounded size; nothing to say gives no report.
-func split(d *agentv1.Inventory) []*agentv1.Inventory {
+func split(d *agentv1.Inventory, placements []*agentv1.Placement) []*agentv1.Inventory {
 	var out []*agentv1.Inventory
-	if len(d.Nodes)+len(d.Workloads)+len(d.Writers)+len(d.GoneNodes)+len(d.GonePods)+len(d.GoneWorkloads) > 0 || len(d.Pods) > 0 {
+	if len(d.Nodes)+len(d.Workloads)+len(d.Writers)+len(d.GoneNodes)+len(d.GonePods)+len(d.GoneWorkloads) > 0 || len(d.Pods) > 0 || d.LimitsTold {
 		first := proto.Clone(d).(*agentv1.Inventory)
 		first.Pods = d.Pods[:min(len(d.Pods), inventoryPart)]
+		first.Placements = placementsOf(first.Pods, placements)
 		out = append(out, first)
 		for rest := d.Pods[len(first.Pods):]; len(rest) > 0; {
 			n := min(len(rest), inventoryPart)
-			out = append(out, &agentv1.Inventory{AtMs: d.AtMs, Pods: rest[:n]})
+			out = append(out, &agentv1.Inventory{AtMs: d.AtMs, Pods: rest[:n], Placements: placementsOf(rest[:n], placements)})
 			rest = rest[n:]
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
@@ -56,6 +57,7 @@ type Kube struct {
 const (
 	kindNodes, kindPods, kindDeployments, kindStatefulSets, kindReplicaSets = "nodes", "pods", "deployments", "statefulsets", "replicasets"
 	kindDaemonSets, kindJobs, kindHPAs                                      = "daemonsets", "jobs", "horizontalpodautoscalers"
+	kindLimits                                                              = "poddisruptionbudgets"
 )
 
 var requiredKinds = []string{kindNodes, kindPods, kindDeployments, kindStatefulSets, kindReplicaSets}
@@ -174,6 +176,8 @@ type view struct {
 	replicaSets  map[string]*appsv1.ReplicaSet // namespace/name
 	sets         map[string]*appsv1.StatefulSet
 	groups       []*leaderWorkerSet
+	limits       []*policyv1.PodDisruptionBudget
+	limitsTold   bool                          // they could be read
 	byName       map[string]*corev1.Pod        // namespace/name
 	deployByName map[string]*appsv1.Deployment // namespace/name
 	manager      string
@@ -189,6 +193,7 @@ func (k *Kube) view() *view {
 		daemonSets: list[appsv1.DaemonSet](k, kindDaemonSets), jobs: list[batchv1.Job](k, kindJobs),
 		hpas: list[autoscalingv2.HorizontalPodAutoscaler](k, kindHPAs), replicaSets: map[string]*appsv1.ReplicaSet{},
 		sets: map[string]*appsv1.StatefulSet{}, podWorkload: map[*corev1.Pod]string{}, groups: list[leaderWorkerSet](k, kindLWS),
+		limits: list[policyv1.PodDisruptionBudget](k, kindLimits), limitsTold: k.reads(kindLimits),
 		byName: map[string]*corev1.Pod{}, deployByName: map[string]*appsv1.Deployment{},
 	}
 	for _, d := range v.deployments {
@@ -288,6 +293,7 @@ func (v *view) inventory() *agentv1.Inventory {
 		inv.Pods = append(inv.Pods, podOf(p, v.podWorkload[p]))
 	}
 	inv.Workloads = v.workloads()
+	v.place(inv)
 	return inv
 }
 
@@ -354,6 +360,8 @@ func slimObject(x any) (any, error) {
 	case *batchv1.Job:
 		o.ManagedFields = nil
 	case *autoscalingv2.HorizontalPodAutoscaler:
+		o.ManagedFields, o.Annotations = nil, nil
+	case *policyv1.PodDisruptionBudget:
 		o.ManagedFields, o.Annotations = nil, nil
 	case *corev1.Event:
 		slimEvent(o)

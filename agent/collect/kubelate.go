@@ -67,12 +67,21 @@ func (k *Kube) lateKinds(client kubernetes.Interface) []*late {
 			return err
 		}})
 	}
-	if k.cfg.Dynamic == nil {
-		return out
-	}
 	spaces := k.cfg.Include
 	if len(spaces) == 0 {
 		spaces = []string{metav1.NamespaceAll}
+	}
+	for _, ns := range spaces {
+		f := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(ns), informers.WithTransform(slimObject))
+		i := f.Policy().V1().PodDisruptionBudgets().Informer()
+		k.stores[kindLimits] = append(k.stores[kindLimits], i.GetStore())
+		out = append(out, &late{kind: kindLimits, start: f.Start, stop: f.Shutdown, synced: i.HasSynced, probe: func(ctx context.Context) error {
+			_, err := client.PolicyV1().PodDisruptionBudgets(ns).List(ctx, metav1.ListOptions{Limit: 1})
+			return err
+		}})
+	}
+	if k.cfg.Dynamic == nil {
+		return out
 	}
 	for _, ns := range spaces {
 		l, i := lateResource(k.cfg.Dynamic, kindLWS, resourceLWS, ns, lwsObject)
@@ -87,6 +96,21 @@ func (k *Kube) lateKinds(client kubernetes.Interface) []*late {
 		}
 	})
 	return append(out, l)
+}
+
+// reads tells whether all of a kind that may be absent could be read.
+func (k *Kube) reads(kind string) bool {
+	n := 0
+	for _, l := range k.late {
+		if l.kind != kind {
+			continue
+		}
+		if !l.started.Load() || l.synced == nil || !l.synced() {
+			return false
+		}
+		n++
+	}
+	return n > 0
 }
 
 func lateResource(client dynamic.Interface, kind string, r schema.GroupVersionResource, ns string, slim cache.TransformFunc) (*late, cache.SharedIndexInformer) {

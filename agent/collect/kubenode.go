@@ -38,6 +38,7 @@ func nodeOf(n *corev1.Node) *agentv1.Node {
 		Purchase:     purchaseOf(n.Labels), StartedMs: n.CreationTimestamp.UnixMilli(),
 		CpuMilli: n.Status.Capacity.Cpu().MilliValue(), MemMib: mib(*n.Status.Capacity.Memory()), Labels: boundLabels(n.Labels),
 	}
+	out.ProviderId, out.Taints, out.TaintsTold = n.Spec.ProviderID, taintsOf(n), true
 	out.Phase, out.ReadyMs = nodePhase(n)
 	groups, gpus := nodeGPUs(n)
 	out.Gpus, out.GpuCount = groups, count32(gpus)

@@ -92,7 +92,7 @@ func TestActingModesWriteScaleAndNothingElse(t *testing.T) {
 func TestReadsAreListed(t *testing.T) {
 	t.Parallel()
 	inNamespaces := []string{"apps/daemonsets", "apps/deployments", "apps/replicasets", "apps/statefulsets", "autoscaling/horizontalpodautoscalers", "batch/jobs",
-		"core/pods", "leaderworkerset.x-k8s.io/leaderworkersets"}
+		"core/pods", "leaderworkerset.x-k8s.io/leaderworkersets", "policy/poddisruptionbudgets"}
 	for more, want := range map[string][]string{
 		"": append([]string{"core/events", "core/nodes", "karpenter.sh/nodeclaims"}, inNamespaces...),
 		"rbac: {scope: namespaced}\nnamespaces: {include: [llm]}": append([]string{"core/nodes", "karpenter.sh/nodeclaims"}, inNamespaces...),

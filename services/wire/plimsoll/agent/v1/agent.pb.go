@@ -1695,18 +1695,21 @@ func (x *Signal) GetConflicting() bool {
 
 // Inventory: a full snapshot, or what changed since the last one.
 type Inventory struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Snapshot      bool                   `protobuf:"varint,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"` // true: whatever is not named here is gone
-	AtMs          int64                  `protobuf:"varint,2,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
-	Nodes         []*Node                `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	Pods          []*Pod                 `protobuf:"bytes,4,rep,name=pods,proto3" json:"pods,omitempty"`
-	Workloads     []*Workload            `protobuf:"bytes,5,rep,name=workloads,proto3" json:"workloads,omitempty"`
-	Writers       []*Writer              `protobuf:"bytes,6,rep,name=writers,proto3" json:"writers,omitempty"`
-	GoneNodes     []string               `protobuf:"bytes,7,rep,name=gone_nodes,json=goneNodes,proto3" json:"gone_nodes,omitempty"`             // uids, for deltas
-	GonePods      []string               `protobuf:"bytes,8,rep,name=gone_pods,json=gonePods,proto3" json:"gone_pods,omitempty"`                // uids
-	GoneWorkloads []string               `protobuf:"bytes,9,rep,name=gone_workloads,json=goneWorkloads,proto3" json:"gone_workloads,omitempty"` // keys
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Snapshot         bool                   `protobuf:"varint,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"` // true: whatever is not named here is gone
+	AtMs             int64                  `protobuf:"varint,2,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	Nodes            []*Node                `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Pods             []*Pod                 `protobuf:"bytes,4,rep,name=pods,proto3" json:"pods,omitempty"`
+	Workloads        []*Workload            `protobuf:"bytes,5,rep,name=workloads,proto3" json:"workloads,omitempty"`
+	Writers          []*Writer              `protobuf:"bytes,6,rep,name=writers,proto3" json:"writers,omitempty"`
+	GoneNodes        []string               `protobuf:"bytes,7,rep,name=gone_nodes,json=goneNodes,proto3" json:"gone_nodes,omitempty"`                       // uids, for deltas
+	GonePods         []string               `protobuf:"bytes,8,rep,name=gone_pods,json=gonePods,proto3" json:"gone_pods,omitempty"`                          // uids
+	GoneWorkloads    []string               `protobuf:"bytes,9,rep,name=gone_workloads,json=goneWorkloads,proto3" json:"gone_workloads,omitempty"`           // keys
+	Placements       []*Placement           `protobuf:"bytes,10,rep,name=placements,proto3" json:"placements,omitempty"`                                     // all that pods of this report name
+	DisruptionLimits []*DisruptionLimit     `protobuf:"bytes,11,rep,name=disruption_limits,json=disruptionLimits,proto3" json:"disruption_limits,omitempty"` // all of the cluster
+	LimitsTold       bool                   `protobuf:"varint,12,opt,name=limits_told,json=limitsTold,proto3" json:"limits_told,omitempty"`                  // disruption_limits is the whole list, also when it is empty
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Inventory) Reset() {
@@ -1802,6 +1805,461 @@ func (x *Inventory) GetGoneWorkloads() []string {
 	return nil
 }
 
+func (x *Inventory) GetPlacements() []*Placement {
+	if x != nil {
+		return x.Placements
+	}
+	return nil
+}
+
+func (x *Inventory) GetDisruptionLimits() []*DisruptionLimit {
+	if x != nil {
+		return x.DisruptionLimits
+	}
+	return nil
+}
+
+func (x *Inventory) GetLimitsTold() bool {
+	if x != nil {
+		return x.LimitsTold
+	}
+	return false
+}
+
+// Placement is where pods may run, as their specs say. Thousands of pods share one, so it is told once in a report.
+type Placement struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`                              // of what it says, never 0
+	Selector      []*NodeRequirement     `protobuf:"bytes,2,rep,name=selector,proto3" json:"selector,omitempty"`                    // all hold
+	NodeTerms     []*NodeTerm            `protobuf:"bytes,3,rep,name=node_terms,json=nodeTerms,proto3" json:"node_terms,omitempty"` // one of them holds; none: any node
+	Tolerations   []*Toleration          `protobuf:"bytes,4,rep,name=tolerations,proto3" json:"tolerations,omitempty"`
+	Affinity      []*PodTerm             `protobuf:"bytes,5,rep,name=affinity,proto3" json:"affinity,omitempty"` // required ones only
+	AntiAffinity  []*PodTerm             `protobuf:"bytes,6,rep,name=anti_affinity,json=antiAffinity,proto3" json:"anti_affinity,omitempty"`
+	Spread        []*TopologySpread      `protobuf:"bytes,7,rep,name=spread,proto3" json:"spread,omitempty"`
+	Incomplete    bool                   `protobuf:"varint,8,opt,name=incomplete,proto3" json:"incomplete,omitempty"` // the pod asks for more than can be told
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Placement) Reset() {
+	*x = Placement{}
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Placement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Placement) ProtoMessage() {}
+
+func (x *Placement) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Placement.ProtoReflect.Descriptor instead.
+func (*Placement) Descriptor() ([]byte, []int) {
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Placement) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Placement) GetSelector() []*NodeRequirement {
+	if x != nil {
+		return x.Selector
+	}
+	return nil
+}
+
+func (x *Placement) GetNodeTerms() []*NodeTerm {
+	if x != nil {
+		return x.NodeTerms
+	}
+	return nil
+}
+
+func (x *Placement) GetTolerations() []*Toleration {
+	if x != nil {
+		return x.Tolerations
+	}
+	return nil
+}
+
+func (x *Placement) GetAffinity() []*PodTerm {
+	if x != nil {
+		return x.Affinity
+	}
+	return nil
+}
+
+func (x *Placement) GetAntiAffinity() []*PodTerm {
+	if x != nil {
+		return x.AntiAffinity
+	}
+	return nil
+}
+
+func (x *Placement) GetSpread() []*TopologySpread {
+	if x != nil {
+		return x.Spread
+	}
+	return nil
+}
+
+func (x *Placement) GetIncomplete() bool {
+	if x != nil {
+		return x.Incomplete
+	}
+	return false
+}
+
+type NodeTerm struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Requirements  []*NodeRequirement     `protobuf:"bytes,1,rep,name=requirements,proto3" json:"requirements,omitempty"` // all hold; key "metadata.name" is the node's name
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeTerm) Reset() {
+	*x = NodeTerm{}
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeTerm) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeTerm) ProtoMessage() {}
+
+func (x *NodeTerm) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeTerm.ProtoReflect.Descriptor instead.
+func (*NodeTerm) Descriptor() ([]byte, []int) {
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *NodeTerm) GetRequirements() []*NodeRequirement {
+	if x != nil {
+		return x.Requirements
+	}
+	return nil
+}
+
+type Toleration struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`           // empty: every key
+	Operator      string                 `protobuf:"bytes,2,opt,name=operator,proto3" json:"operator,omitempty"` // Equal or Exists
+	Value         string                 `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
+	Effect        string                 `protobuf:"bytes,4,opt,name=effect,proto3" json:"effect,omitempty"` // empty: every effect
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Toleration) Reset() {
+	*x = Toleration{}
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Toleration) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Toleration) ProtoMessage() {}
+
+func (x *Toleration) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Toleration.ProtoReflect.Descriptor instead.
+func (*Toleration) Descriptor() ([]byte, []int) {
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *Toleration) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Toleration) GetOperator() string {
+	if x != nil {
+		return x.Operator
+	}
+	return ""
+}
+
+func (x *Toleration) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *Toleration) GetEffect() string {
+	if x != nil {
+		return x.Effect
+	}
+	return ""
+}
+
+type PodTerm struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Topology      string                 `protobuf:"bytes,1,opt,name=topology,proto3" json:"topology,omitempty"`     // label of nodes
+	Selector      []*NodeRequirement     `protobuf:"bytes,2,rep,name=selector,proto3" json:"selector,omitempty"`     // of pods' labels; all hold
+	Namespaces    []string               `protobuf:"bytes,3,rep,name=namespaces,proto3" json:"namespaces,omitempty"` // empty: the pod's own
+	AllNamespaces bool                   `protobuf:"varint,4,opt,name=all_namespaces,json=allNamespaces,proto3" json:"all_namespaces,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodTerm) Reset() {
+	*x = PodTerm{}
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodTerm) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodTerm) ProtoMessage() {}
+
+func (x *PodTerm) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodTerm.ProtoReflect.Descriptor instead.
+func (*PodTerm) Descriptor() ([]byte, []int) {
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *PodTerm) GetTopology() string {
+	if x != nil {
+		return x.Topology
+	}
+	return ""
+}
+
+func (x *PodTerm) GetSelector() []*NodeRequirement {
+	if x != nil {
+		return x.Selector
+	}
+	return nil
+}
+
+func (x *PodTerm) GetNamespaces() []string {
+	if x != nil {
+		return x.Namespaces
+	}
+	return nil
+}
+
+func (x *PodTerm) GetAllNamespaces() bool {
+	if x != nil {
+		return x.AllNamespaces
+	}
+	return false
+}
+
+type TopologySpread struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Topology      string                 `protobuf:"bytes,1,opt,name=topology,proto3" json:"topology,omitempty"`
+	MaxSkew       int32                  `protobuf:"varint,2,opt,name=max_skew,json=maxSkew,proto3" json:"max_skew,omitempty"`
+	Soft          bool                   `protobuf:"varint,3,opt,name=soft,proto3" json:"soft,omitempty"`        // schedule anyway
+	Selector      []*NodeRequirement     `protobuf:"bytes,4,rep,name=selector,proto3" json:"selector,omitempty"` // of pods' labels, of the pod's namespace; all hold
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopologySpread) Reset() {
+	*x = TopologySpread{}
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopologySpread) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopologySpread) ProtoMessage() {}
+
+func (x *TopologySpread) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopologySpread.ProtoReflect.Descriptor instead.
+func (*TopologySpread) Descriptor() ([]byte, []int) {
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *TopologySpread) GetTopology() string {
+	if x != nil {
+		return x.Topology
+	}
+	return ""
+}
+
+func (x *TopologySpread) GetMaxSkew() int32 {
+	if x != nil {
+		return x.MaxSkew
+	}
+	return 0
+}
+
+func (x *TopologySpread) GetSoft() bool {
+	if x != nil {
+		return x.Soft
+	}
+	return false
+}
+
+func (x *TopologySpread) GetSelector() []*NodeRequirement {
+	if x != nil {
+		return x.Selector
+	}
+	return nil
+}
+
+// DisruptionLimit is a PodDisruptionBudget: so many of its pods may be evicted now.
+type DisruptionLimit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Selector      []*NodeRequirement     `protobuf:"bytes,3,rep,name=selector,proto3" json:"selector,omitempty"` // of pods' labels; none: all pods of the namespace
+	Allowed       int32                  `protobuf:"varint,4,opt,name=allowed,proto3" json:"allowed,omitempty"`
+	Healthy       int32                  `protobuf:"varint,5,opt,name=healthy,proto3" json:"healthy,omitempty"`
+	Wanted        int32                  `protobuf:"varint,6,opt,name=wanted,proto3" json:"wanted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DisruptionLimit) Reset() {
+	*x = DisruptionLimit{}
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DisruptionLimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DisruptionLimit) ProtoMessage() {}
+
+func (x *DisruptionLimit) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DisruptionLimit.ProtoReflect.Descriptor instead.
+func (*DisruptionLimit) Descriptor() ([]byte, []int) {
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *DisruptionLimit) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *DisruptionLimit) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DisruptionLimit) GetSelector() []*NodeRequirement {
+	if x != nil {
+		return x.Selector
+	}
+	return nil
+}
+
+func (x *DisruptionLimit) GetAllowed() int32 {
+	if x != nil {
+		return x.Allowed
+	}
+	return 0
+}
+
+func (x *DisruptionLimit) GetHealthy() int32 {
+	if x != nil {
+		return x.Healthy
+	}
+	return 0
+}
+
+func (x *DisruptionLimit) GetWanted() int32 {
+	if x != nil {
+		return x.Wanted
+	}
+	return 0
+}
+
 type Node struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -1822,14 +2280,17 @@ type Node struct {
 	ReadyMs       int64                  `protobuf:"varint,16,opt,name=ready_ms,json=readyMs,proto3" json:"ready_ms,omitempty"`
 	EndedMs       int64                  `protobuf:"varint,17,opt,name=ended_ms,json=endedMs,proto3" json:"ended_ms,omitempty"`
 	Labels        map[string]string      `protobuf:"bytes,18,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Gpus          []*GPUGroup            `protobuf:"bytes,19,rep,name=gpus,proto3" json:"gpus,omitempty"` // how its GPUs are given out; empty: gpu_count whole ones
+	Gpus          []*GPUGroup            `protobuf:"bytes,19,rep,name=gpus,proto3" json:"gpus,omitempty"`                               // how its GPUs are given out; empty: gpu_count whole ones
+	ProviderId    string                 `protobuf:"bytes,20,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"` // the cloud's name of the machine, as Kubernetes writes it; empty: not told
+	Taints        []*NodeTaint           `protobuf:"bytes,21,rep,name=taints,proto3" json:"taints,omitempty"`                           // those that keep pods away for good; see taints_told
+	TaintsTold    bool                   `protobuf:"varint,22,opt,name=taints_told,json=taintsTold,proto3" json:"taints_told,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[23]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1841,7 +2302,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[23]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1854,7 +2315,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{23}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Node) GetUid() string {
@@ -1990,6 +2451,27 @@ func (x *Node) GetGpus() []*GPUGroup {
 	return nil
 }
 
+func (x *Node) GetProviderId() string {
+	if x != nil {
+		return x.ProviderId
+	}
+	return ""
+}
+
+func (x *Node) GetTaints() []*NodeTaint {
+	if x != nil {
+		return x.Taints
+	}
+	return nil
+}
+
+func (x *Node) GetTaintsTold() bool {
+	if x != nil {
+		return x.TaintsTold
+	}
+	return false
+}
+
 type Pod struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -2007,14 +2489,15 @@ type Pod struct {
 	ReadyMs       int64                  `protobuf:"varint,13,opt,name=ready_ms,json=readyMs,proto3" json:"ready_ms,omitempty"`
 	EndedMs       int64                  `protobuf:"varint,14,opt,name=ended_ms,json=endedMs,proto3" json:"ended_ms,omitempty"`
 	Labels        map[string]string      `protobuf:"bytes,15,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Gpus          []*GPUShare            `protobuf:"bytes,16,rep,name=gpus,proto3" json:"gpus,omitempty"` // what it asks of a node's GPUs; empty: gpu_milli thousandths
+	Gpus          []*GPUShare            `protobuf:"bytes,16,rep,name=gpus,proto3" json:"gpus,omitempty"`             // what it asks of a node's GPUs; empty: gpu_milli thousandths
+	Placement     uint64                 `protobuf:"fixed64,17,opt,name=placement,proto3" json:"placement,omitempty"` // id of a Placement; 0: not told
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Pod) Reset() {
 	*x = Pod{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[24]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2026,7 +2509,7 @@ func (x *Pod) String() string {
 func (*Pod) ProtoMessage() {}
 
 func (x *Pod) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[24]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2039,7 +2522,7 @@ func (x *Pod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pod.ProtoReflect.Descriptor instead.
 func (*Pod) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{24}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Pod) GetUid() string {
@@ -2154,6 +2637,13 @@ func (x *Pod) GetGpus() []*GPUShare {
 	return nil
 }
 
+func (x *Pod) GetPlacement() uint64 {
+	if x != nil {
+		return x.Placement
+	}
+	return 0
+}
+
 // GPUGroup is GPUs of a node that are given out in the same way.
 type GPUGroup struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2168,7 +2658,7 @@ type GPUGroup struct {
 
 func (x *GPUGroup) Reset() {
 	*x = GPUGroup{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[25]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2180,7 +2670,7 @@ func (x *GPUGroup) String() string {
 func (*GPUGroup) ProtoMessage() {}
 
 func (x *GPUGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[25]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2193,7 +2683,7 @@ func (x *GPUGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUGroup.ProtoReflect.Descriptor instead.
 func (*GPUGroup) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{25}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GPUGroup) GetMode() string {
@@ -2241,7 +2731,7 @@ type GPUInstance struct {
 
 func (x *GPUInstance) Reset() {
 	*x = GPUInstance{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[26]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2253,7 +2743,7 @@ func (x *GPUInstance) String() string {
 func (*GPUInstance) ProtoMessage() {}
 
 func (x *GPUInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[26]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2266,7 +2756,7 @@ func (x *GPUInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUInstance.ProtoReflect.Descriptor instead.
 func (*GPUInstance) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{26}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GPUInstance) GetProfile() string {
@@ -2300,7 +2790,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[27]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2312,7 +2802,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[27]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2325,7 +2815,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{27}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GPUShare) GetProfile() string {
@@ -2396,7 +2886,7 @@ type GPUHoldings struct {
 
 func (x *GPUHoldings) Reset() {
 	*x = GPUHoldings{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[28]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2408,7 +2898,7 @@ func (x *GPUHoldings) String() string {
 func (*GPUHoldings) ProtoMessage() {}
 
 func (x *GPUHoldings) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[28]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2421,7 +2911,7 @@ func (x *GPUHoldings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUHoldings.ProtoReflect.Descriptor instead.
 func (*GPUHoldings) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{28}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GPUHoldings) GetAtMs() int64 {
@@ -2457,7 +2947,7 @@ type GPUHolding struct {
 
 func (x *GPUHolding) Reset() {
 	*x = GPUHolding{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[29]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2469,7 +2959,7 @@ func (x *GPUHolding) String() string {
 func (*GPUHolding) ProtoMessage() {}
 
 func (x *GPUHolding) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[29]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2482,7 +2972,7 @@ func (x *GPUHolding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUHolding.ProtoReflect.Descriptor instead.
 func (*GPUHolding) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{29}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GPUHolding) GetNamespace() string {
@@ -2534,7 +3024,7 @@ type Workload struct {
 
 func (x *Workload) Reset() {
 	*x = Workload{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[30]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2546,7 +3036,7 @@ func (x *Workload) String() string {
 func (*Workload) ProtoMessage() {}
 
 func (x *Workload) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[30]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2559,7 +3049,7 @@ func (x *Workload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workload.ProtoReflect.Descriptor instead.
 func (*Workload) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{30}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Workload) GetKey() string {
@@ -2666,7 +3156,7 @@ type Writer struct {
 
 func (x *Writer) Reset() {
 	*x = Writer{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[31]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2678,7 +3168,7 @@ func (x *Writer) String() string {
 func (*Writer) ProtoMessage() {}
 
 func (x *Writer) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[31]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2691,7 +3181,7 @@ func (x *Writer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Writer.ProtoReflect.Descriptor instead.
 func (*Writer) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{31}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Writer) GetWorkload() string {
@@ -2738,7 +3228,7 @@ type Events struct {
 
 func (x *Events) Reset() {
 	*x = Events{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[32]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2750,7 +3240,7 @@ func (x *Events) String() string {
 func (*Events) ProtoMessage() {}
 
 func (x *Events) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[32]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2763,7 +3253,7 @@ func (x *Events) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Events.ProtoReflect.Descriptor instead.
 func (*Events) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{32}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Events) GetEvents() []*Event {
@@ -2787,7 +3277,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[33]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2799,7 +3289,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[33]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2812,7 +3302,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{33}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Event) GetAtMs() int64 {
@@ -2866,7 +3356,7 @@ type ActionResults struct {
 
 func (x *ActionResults) Reset() {
 	*x = ActionResults{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[34]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2878,7 +3368,7 @@ func (x *ActionResults) String() string {
 func (*ActionResults) ProtoMessage() {}
 
 func (x *ActionResults) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[34]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2891,7 +3381,7 @@ func (x *ActionResults) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionResults.ProtoReflect.Descriptor instead.
 func (*ActionResults) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{34}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ActionResults) GetResults() []*ActionResult {
@@ -2922,7 +3412,7 @@ type ActionResult struct {
 
 func (x *ActionResult) Reset() {
 	*x = ActionResult{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[35]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2934,7 +3424,7 @@ func (x *ActionResult) String() string {
 func (*ActionResult) ProtoMessage() {}
 
 func (x *ActionResult) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[35]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2947,7 +3437,7 @@ func (x *ActionResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionResult.ProtoReflect.Descriptor instead.
 func (*ActionResult) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{35}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ActionResult) GetActionId() string {
@@ -3057,7 +3547,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[36]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3069,7 +3559,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[36]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3082,7 +3572,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{36}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Plan) GetPlanId() string {
@@ -3149,7 +3639,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[37]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3161,7 +3651,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[37]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3174,7 +3664,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{37}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Action) GetActionId() string {
@@ -3240,7 +3730,7 @@ type CapacityAction struct {
 
 func (x *CapacityAction) Reset() {
 	*x = CapacityAction{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[38]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3252,7 +3742,7 @@ func (x *CapacityAction) String() string {
 func (*CapacityAction) ProtoMessage() {}
 
 func (x *CapacityAction) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[38]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3265,7 +3755,7 @@ func (x *CapacityAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapacityAction.ProtoReflect.Descriptor instead.
 func (*CapacityAction) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{38}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CapacityAction) GetActionId() string {
@@ -3314,7 +3804,7 @@ type NodeRequirement struct {
 
 func (x *NodeRequirement) Reset() {
 	*x = NodeRequirement{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[39]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3326,7 +3816,7 @@ func (x *NodeRequirement) String() string {
 func (*NodeRequirement) ProtoMessage() {}
 
 func (x *NodeRequirement) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[39]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3339,7 +3829,7 @@ func (x *NodeRequirement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRequirement.ProtoReflect.Descriptor instead.
 func (*NodeRequirement) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{39}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *NodeRequirement) GetKey() string {
@@ -3383,7 +3873,7 @@ type NodePoolSpec struct {
 
 func (x *NodePoolSpec) Reset() {
 	*x = NodePoolSpec{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[40]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3395,7 +3885,7 @@ func (x *NodePoolSpec) String() string {
 func (*NodePoolSpec) ProtoMessage() {}
 
 func (x *NodePoolSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[40]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3408,7 +3898,7 @@ func (x *NodePoolSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodePoolSpec.ProtoReflect.Descriptor instead.
 func (*NodePoolSpec) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{40}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *NodePoolSpec) GetName() string {
@@ -3498,7 +3988,7 @@ type DisruptionBudget struct {
 
 func (x *DisruptionBudget) Reset() {
 	*x = DisruptionBudget{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[41]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3510,7 +4000,7 @@ func (x *DisruptionBudget) String() string {
 func (*DisruptionBudget) ProtoMessage() {}
 
 func (x *DisruptionBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[41]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3523,7 +4013,7 @@ func (x *DisruptionBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisruptionBudget.ProtoReflect.Descriptor instead.
 func (*DisruptionBudget) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{41}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *DisruptionBudget) GetNodes() string {
@@ -3551,7 +4041,7 @@ type NodeTaint struct {
 
 func (x *NodeTaint) Reset() {
 	*x = NodeTaint{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[42]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3563,7 +4053,7 @@ func (x *NodeTaint) String() string {
 func (*NodeTaint) ProtoMessage() {}
 
 func (x *NodeTaint) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[42]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3576,7 +4066,7 @@ func (x *NodeTaint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeTaint.ProtoReflect.Descriptor instead.
 func (*NodeTaint) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{42}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *NodeTaint) GetKey() string {
@@ -3613,7 +4103,7 @@ type NodeOverlaySpec struct {
 
 func (x *NodeOverlaySpec) Reset() {
 	*x = NodeOverlaySpec{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[43]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3625,7 +4115,7 @@ func (x *NodeOverlaySpec) String() string {
 func (*NodeOverlaySpec) ProtoMessage() {}
 
 func (x *NodeOverlaySpec) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[43]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3638,7 +4128,7 @@ func (x *NodeOverlaySpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeOverlaySpec.ProtoReflect.Descriptor instead.
 func (*NodeOverlaySpec) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{43}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *NodeOverlaySpec) GetName() string {
@@ -3682,7 +4172,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[44]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3694,7 +4184,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[44]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3707,7 +4197,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{44}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Config) GetMode() string {
@@ -3753,7 +4243,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[45]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3765,7 +4255,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[45]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3778,7 +4268,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{45}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Standing) GetAtMs() int64 {
@@ -3829,7 +4319,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[46]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3841,7 +4331,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[46]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3854,7 +4344,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{46}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Target) GetWorkload() string {
@@ -3902,7 +4392,7 @@ type OfferingPrice struct {
 
 func (x *OfferingPrice) Reset() {
 	*x = OfferingPrice{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[47]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3914,7 +4404,7 @@ func (x *OfferingPrice) String() string {
 func (*OfferingPrice) ProtoMessage() {}
 
 func (x *OfferingPrice) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[47]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3927,7 +4417,7 @@ func (x *OfferingPrice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferingPrice.ProtoReflect.Descriptor instead.
 func (*OfferingPrice) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{47}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *OfferingPrice) GetRegion() string {
@@ -4108,7 +4598,7 @@ const file_plimsoll_agent_v1_agent_proto_rawDesc = "" +
 	"\rpods_reported\x18\x04 \x01(\x05R\fpodsReported\x12!\n" +
 	"\fpods_unready\x18\x05 \x01(\x05R\vpodsUnready\x12!\n" +
 	"\fpods_missing\x18\x06 \x01(\x05R\vpodsMissing\x12 \n" +
-	"\vconflicting\x18\a \x01(\bR\vconflicting\"\xea\x02\n" +
+	"\vconflicting\x18\a \x01(\bR\vconflicting\"\x9a\x04\n" +
 	"\tInventory\x12\x1a\n" +
 	"\bsnapshot\x18\x01 \x01(\bR\bsnapshot\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\x12-\n" +
@@ -4119,7 +4609,53 @@ const file_plimsoll_agent_v1_agent_proto_rawDesc = "" +
 	"\n" +
 	"gone_nodes\x18\a \x03(\tR\tgoneNodes\x12\x1b\n" +
 	"\tgone_pods\x18\b \x03(\tR\bgonePods\x12%\n" +
-	"\x0egone_workloads\x18\t \x03(\tR\rgoneWorkloads\"\xed\x04\n" +
+	"\x0egone_workloads\x18\t \x03(\tR\rgoneWorkloads\x12<\n" +
+	"\n" +
+	"placements\x18\n" +
+	" \x03(\v2\x1c.plimsoll.agent.v1.PlacementR\n" +
+	"placements\x12O\n" +
+	"\x11disruption_limits\x18\v \x03(\v2\".plimsoll.agent.v1.DisruptionLimitR\x10disruptionLimits\x12\x1f\n" +
+	"\vlimits_told\x18\f \x01(\bR\n" +
+	"limitsTold\"\xac\x03\n" +
+	"\tPlacement\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x06R\x02id\x12>\n" +
+	"\bselector\x18\x02 \x03(\v2\".plimsoll.agent.v1.NodeRequirementR\bselector\x12:\n" +
+	"\n" +
+	"node_terms\x18\x03 \x03(\v2\x1b.plimsoll.agent.v1.NodeTermR\tnodeTerms\x12?\n" +
+	"\vtolerations\x18\x04 \x03(\v2\x1d.plimsoll.agent.v1.TolerationR\vtolerations\x126\n" +
+	"\baffinity\x18\x05 \x03(\v2\x1a.plimsoll.agent.v1.PodTermR\baffinity\x12?\n" +
+	"\ranti_affinity\x18\x06 \x03(\v2\x1a.plimsoll.agent.v1.PodTermR\fantiAffinity\x129\n" +
+	"\x06spread\x18\a \x03(\v2!.plimsoll.agent.v1.TopologySpreadR\x06spread\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\b \x01(\bR\n" +
+	"incomplete\"R\n" +
+	"\bNodeTerm\x12F\n" +
+	"\frequirements\x18\x01 \x03(\v2\".plimsoll.agent.v1.NodeRequirementR\frequirements\"h\n" +
+	"\n" +
+	"Toleration\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1a\n" +
+	"\boperator\x18\x02 \x01(\tR\boperator\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\tR\x05value\x12\x16\n" +
+	"\x06effect\x18\x04 \x01(\tR\x06effect\"\xac\x01\n" +
+	"\aPodTerm\x12\x1a\n" +
+	"\btopology\x18\x01 \x01(\tR\btopology\x12>\n" +
+	"\bselector\x18\x02 \x03(\v2\".plimsoll.agent.v1.NodeRequirementR\bselector\x12\x1e\n" +
+	"\n" +
+	"namespaces\x18\x03 \x03(\tR\n" +
+	"namespaces\x12%\n" +
+	"\x0eall_namespaces\x18\x04 \x01(\bR\rallNamespaces\"\x9b\x01\n" +
+	"\x0eTopologySpread\x12\x1a\n" +
+	"\btopology\x18\x01 \x01(\tR\btopology\x12\x19\n" +
+	"\bmax_skew\x18\x02 \x01(\x05R\amaxSkew\x12\x12\n" +
+	"\x04soft\x18\x03 \x01(\bR\x04soft\x12>\n" +
+	"\bselector\x18\x04 \x03(\v2\".plimsoll.agent.v1.NodeRequirementR\bselector\"\xcf\x01\n" +
+	"\x0fDisruptionLimit\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12>\n" +
+	"\bselector\x18\x03 \x03(\v2\".plimsoll.agent.v1.NodeRequirementR\bselector\x12\x18\n" +
+	"\aallowed\x18\x04 \x01(\x05R\aallowed\x12\x18\n" +
+	"\ahealthy\x18\x05 \x01(\x05R\ahealthy\x12\x16\n" +
+	"\x06wanted\x18\x06 \x01(\x05R\x06wanted\"\xe5\x05\n" +
 	"\x04Node\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -4141,10 +4677,15 @@ const file_plimsoll_agent_v1_agent_proto_rawDesc = "" +
 	"\bready_ms\x18\x10 \x01(\x03R\areadyMs\x12\x19\n" +
 	"\bended_ms\x18\x11 \x01(\x03R\aendedMs\x12;\n" +
 	"\x06labels\x18\x12 \x03(\v2#.plimsoll.agent.v1.Node.LabelsEntryR\x06labels\x12/\n" +
-	"\x04gpus\x18\x13 \x03(\v2\x1b.plimsoll.agent.v1.GPUGroupR\x04gpus\x1a9\n" +
+	"\x04gpus\x18\x13 \x03(\v2\x1b.plimsoll.agent.v1.GPUGroupR\x04gpus\x12\x1f\n" +
+	"\vprovider_id\x18\x14 \x01(\tR\n" +
+	"providerId\x124\n" +
+	"\x06taints\x18\x15 \x03(\v2\x1c.plimsoll.agent.v1.NodeTaintR\x06taints\x12\x1f\n" +
+	"\vtaints_told\x18\x16 \x01(\bR\n" +
+	"taintsTold\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x96\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb4\x04\n" +
 	"\x03Pod\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
@@ -4164,7 +4705,8 @@ const file_plimsoll_agent_v1_agent_proto_rawDesc = "" +
 	"\bready_ms\x18\r \x01(\x03R\areadyMs\x12\x19\n" +
 	"\bended_ms\x18\x0e \x01(\x03R\aendedMs\x12:\n" +
 	"\x06labels\x18\x0f \x03(\v2\".plimsoll.agent.v1.Pod.LabelsEntryR\x06labels\x12/\n" +
-	"\x04gpus\x18\x10 \x03(\v2\x1b.plimsoll.agent.v1.GPUShareR\x04gpus\x1a9\n" +
+	"\x04gpus\x18\x10 \x03(\v2\x1b.plimsoll.agent.v1.GPUShareR\x04gpus\x12\x1c\n" +
+	"\tplacement\x18\x11 \x01(\x06R\tplacement\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa6\x01\n" +
@@ -4368,7 +4910,7 @@ func file_plimsoll_agent_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_agent_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_plimsoll_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_plimsoll_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_plimsoll_agent_v1_agent_proto_goTypes = []any{
 	(RejectCode)(0),             // 0: plimsoll.agent.v1.RejectCode
 	(*EnrolRequest)(nil),        // 1: plimsoll.agent.v1.EnrolRequest
@@ -4394,35 +4936,41 @@ var file_plimsoll_agent_v1_agent_proto_goTypes = []any{
 	(*WorkloadObservation)(nil), // 21: plimsoll.agent.v1.WorkloadObservation
 	(*Signal)(nil),              // 22: plimsoll.agent.v1.Signal
 	(*Inventory)(nil),           // 23: plimsoll.agent.v1.Inventory
-	(*Node)(nil),                // 24: plimsoll.agent.v1.Node
-	(*Pod)(nil),                 // 25: plimsoll.agent.v1.Pod
-	(*GPUGroup)(nil),            // 26: plimsoll.agent.v1.GPUGroup
-	(*GPUInstance)(nil),         // 27: plimsoll.agent.v1.GPUInstance
-	(*GPUShare)(nil),            // 28: plimsoll.agent.v1.GPUShare
-	(*GPUHoldings)(nil),         // 29: plimsoll.agent.v1.GPUHoldings
-	(*GPUHolding)(nil),          // 30: plimsoll.agent.v1.GPUHolding
-	(*Workload)(nil),            // 31: plimsoll.agent.v1.Workload
-	(*Writer)(nil),              // 32: plimsoll.agent.v1.Writer
-	(*Events)(nil),              // 33: plimsoll.agent.v1.Events
-	(*Event)(nil),               // 34: plimsoll.agent.v1.Event
-	(*ActionResults)(nil),       // 35: plimsoll.agent.v1.ActionResults
-	(*ActionResult)(nil),        // 36: plimsoll.agent.v1.ActionResult
-	(*Plan)(nil),                // 37: plimsoll.agent.v1.Plan
-	(*Action)(nil),              // 38: plimsoll.agent.v1.Action
-	(*CapacityAction)(nil),      // 39: plimsoll.agent.v1.CapacityAction
-	(*NodeRequirement)(nil),     // 40: plimsoll.agent.v1.NodeRequirement
-	(*NodePoolSpec)(nil),        // 41: plimsoll.agent.v1.NodePoolSpec
-	(*DisruptionBudget)(nil),    // 42: plimsoll.agent.v1.DisruptionBudget
-	(*NodeTaint)(nil),           // 43: plimsoll.agent.v1.NodeTaint
-	(*NodeOverlaySpec)(nil),     // 44: plimsoll.agent.v1.NodeOverlaySpec
-	(*Config)(nil),              // 45: plimsoll.agent.v1.Config
-	(*Standing)(nil),            // 46: plimsoll.agent.v1.Standing
-	(*Target)(nil),              // 47: plimsoll.agent.v1.Target
-	(*OfferingPrice)(nil),       // 48: plimsoll.agent.v1.OfferingPrice
-	nil,                         // 49: plimsoll.agent.v1.Node.LabelsEntry
-	nil,                         // 50: plimsoll.agent.v1.Pod.LabelsEntry
-	nil,                         // 51: plimsoll.agent.v1.Workload.LabelsEntry
-	nil,                         // 52: plimsoll.agent.v1.NodePoolSpec.LimitsEntry
+	(*Placement)(nil),           // 24: plimsoll.agent.v1.Placement
+	(*NodeTerm)(nil),            // 25: plimsoll.agent.v1.NodeTerm
+	(*Toleration)(nil),          // 26: plimsoll.agent.v1.Toleration
+	(*PodTerm)(nil),             // 27: plimsoll.agent.v1.PodTerm
+	(*TopologySpread)(nil),      // 28: plimsoll.agent.v1.TopologySpread
+	(*DisruptionLimit)(nil),     // 29: plimsoll.agent.v1.DisruptionLimit
+	(*Node)(nil),                // 30: plimsoll.agent.v1.Node
+	(*Pod)(nil),                 // 31: plimsoll.agent.v1.Pod
+	(*GPUGroup)(nil),            // 32: plimsoll.agent.v1.GPUGroup
+	(*GPUInstance)(nil),         // 33: plimsoll.agent.v1.GPUInstance
+	(*GPUShare)(nil),            // 34: plimsoll.agent.v1.GPUShare
+	(*GPUHoldings)(nil),         // 35: plimsoll.agent.v1.GPUHoldings
+	(*GPUHolding)(nil),          // 36: plimsoll.agent.v1.GPUHolding
+	(*Workload)(nil),            // 37: plimsoll.agent.v1.Workload
+	(*Writer)(nil),              // 38: plimsoll.agent.v1.Writer
+	(*Events)(nil),              // 39: plimsoll.agent.v1.Events
+	(*Event)(nil),               // 40: plimsoll.agent.v1.Event
+	(*ActionResults)(nil),       // 41: plimsoll.agent.v1.ActionResults
+	(*ActionResult)(nil),        // 42: plimsoll.agent.v1.ActionResult
+	(*Plan)(nil),                // 43: plimsoll.agent.v1.Plan
+	(*Action)(nil),              // 44: plimsoll.agent.v1.Action
+	(*CapacityAction)(nil),      // 45: plimsoll.agent.v1.CapacityAction
+	(*NodeRequirement)(nil),     // 46: plimsoll.agent.v1.NodeRequirement
+	(*NodePoolSpec)(nil),        // 47: plimsoll.agent.v1.NodePoolSpec
+	(*DisruptionBudget)(nil),    // 48: plimsoll.agent.v1.DisruptionBudget
+	(*NodeTaint)(nil),           // 49: plimsoll.agent.v1.NodeTaint
+	(*NodeOverlaySpec)(nil),     // 50: plimsoll.agent.v1.NodeOverlaySpec
+	(*Config)(nil),              // 51: plimsoll.agent.v1.Config
+	(*Standing)(nil),            // 52: plimsoll.agent.v1.Standing
+	(*Target)(nil),              // 53: plimsoll.agent.v1.Target
+	(*OfferingPrice)(nil),       // 54: plimsoll.agent.v1.OfferingPrice
+	nil,                         // 55: plimsoll.agent.v1.Node.LabelsEntry
+	nil,                         // 56: plimsoll.agent.v1.Pod.LabelsEntry
+	nil,                         // 57: plimsoll.agent.v1.Workload.LabelsEntry
+	nil,                         // 58: plimsoll.agent.v1.NodePoolSpec.LimitsEntry
 }
 var file_plimsoll_agent_v1_agent_proto_depIdxs = []int32{
 	6,  // 0: plimsoll.agent.v1.Hello.limits:type_name -> plimsoll.agent.v1.Limits
@@ -4431,10 +4979,10 @@ var file_plimsoll_agent_v1_agent_proto_depIdxs = []int32{
 	13, // 3: plimsoll.agent.v1.StreamResponse.hello_ack:type_name -> plimsoll.agent.v1.HelloAck
 	14, // 4: plimsoll.agent.v1.StreamResponse.ack:type_name -> plimsoll.agent.v1.Ack
 	15, // 5: plimsoll.agent.v1.StreamResponse.reject:type_name -> plimsoll.agent.v1.Reject
-	37, // 6: plimsoll.agent.v1.StreamResponse.plan:type_name -> plimsoll.agent.v1.Plan
-	45, // 7: plimsoll.agent.v1.StreamResponse.config:type_name -> plimsoll.agent.v1.Config
+	43, // 6: plimsoll.agent.v1.StreamResponse.plan:type_name -> plimsoll.agent.v1.Plan
+	51, // 7: plimsoll.agent.v1.StreamResponse.config:type_name -> plimsoll.agent.v1.Config
 	16, // 8: plimsoll.agent.v1.StreamResponse.credential:type_name -> plimsoll.agent.v1.Credential
-	46, // 9: plimsoll.agent.v1.StreamResponse.standing:type_name -> plimsoll.agent.v1.Standing
+	52, // 9: plimsoll.agent.v1.StreamResponse.standing:type_name -> plimsoll.agent.v1.Standing
 	5,  // 10: plimsoll.agent.v1.PushRequest.hello:type_name -> plimsoll.agent.v1.Hello
 	17, // 11: plimsoll.agent.v1.PushRequest.reports:type_name -> plimsoll.agent.v1.Report
 	13, // 12: plimsoll.agent.v1.PushResponse.hello_ack:type_name -> plimsoll.agent.v1.HelloAck
@@ -4445,52 +4993,65 @@ var file_plimsoll_agent_v1_agent_proto_depIdxs = []int32{
 	18, // 17: plimsoll.agent.v1.Report.frame:type_name -> plimsoll.agent.v1.Frame
 	20, // 18: plimsoll.agent.v1.Report.observation:type_name -> plimsoll.agent.v1.Observation
 	23, // 19: plimsoll.agent.v1.Report.inventory:type_name -> plimsoll.agent.v1.Inventory
-	33, // 20: plimsoll.agent.v1.Report.events:type_name -> plimsoll.agent.v1.Events
-	35, // 21: plimsoll.agent.v1.Report.results:type_name -> plimsoll.agent.v1.ActionResults
-	29, // 22: plimsoll.agent.v1.Report.gpu_holdings:type_name -> plimsoll.agent.v1.GPUHoldings
+	39, // 20: plimsoll.agent.v1.Report.events:type_name -> plimsoll.agent.v1.Events
+	41, // 21: plimsoll.agent.v1.Report.results:type_name -> plimsoll.agent.v1.ActionResults
+	35, // 22: plimsoll.agent.v1.Report.gpu_holdings:type_name -> plimsoll.agent.v1.GPUHoldings
 	19, // 23: plimsoll.agent.v1.Frame.series:type_name -> plimsoll.agent.v1.SeriesDef
 	21, // 24: plimsoll.agent.v1.Observation.workloads:type_name -> plimsoll.agent.v1.WorkloadObservation
 	22, // 25: plimsoll.agent.v1.WorkloadObservation.signals:type_name -> plimsoll.agent.v1.Signal
-	24, // 26: plimsoll.agent.v1.Inventory.nodes:type_name -> plimsoll.agent.v1.Node
-	25, // 27: plimsoll.agent.v1.Inventory.pods:type_name -> plimsoll.agent.v1.Pod
-	31, // 28: plimsoll.agent.v1.Inventory.workloads:type_name -> plimsoll.agent.v1.Workload
-	32, // 29: plimsoll.agent.v1.Inventory.writers:type_name -> plimsoll.agent.v1.Writer
-	49, // 30: plimsoll.agent.v1.Node.labels:type_name -> plimsoll.agent.v1.Node.LabelsEntry
-	26, // 31: plimsoll.agent.v1.Node.gpus:type_name -> plimsoll.agent.v1.GPUGroup
-	50, // 32: plimsoll.agent.v1.Pod.labels:type_name -> plimsoll.agent.v1.Pod.LabelsEntry
-	28, // 33: plimsoll.agent.v1.Pod.gpus:type_name -> plimsoll.agent.v1.GPUShare
-	27, // 34: plimsoll.agent.v1.GPUGroup.instances:type_name -> plimsoll.agent.v1.GPUInstance
-	30, // 35: plimsoll.agent.v1.GPUHoldings.holdings:type_name -> plimsoll.agent.v1.GPUHolding
-	28, // 36: plimsoll.agent.v1.GPUHolding.share:type_name -> plimsoll.agent.v1.GPUShare
-	51, // 37: plimsoll.agent.v1.Workload.labels:type_name -> plimsoll.agent.v1.Workload.LabelsEntry
-	34, // 38: plimsoll.agent.v1.Events.events:type_name -> plimsoll.agent.v1.Event
-	36, // 39: plimsoll.agent.v1.ActionResults.results:type_name -> plimsoll.agent.v1.ActionResult
-	38, // 40: plimsoll.agent.v1.Plan.actions:type_name -> plimsoll.agent.v1.Action
-	39, // 41: plimsoll.agent.v1.Plan.capacity:type_name -> plimsoll.agent.v1.CapacityAction
-	41, // 42: plimsoll.agent.v1.CapacityAction.node_pool:type_name -> plimsoll.agent.v1.NodePoolSpec
-	44, // 43: plimsoll.agent.v1.CapacityAction.node_overlay:type_name -> plimsoll.agent.v1.NodeOverlaySpec
-	40, // 44: plimsoll.agent.v1.NodePoolSpec.requirements:type_name -> plimsoll.agent.v1.NodeRequirement
-	52, // 45: plimsoll.agent.v1.NodePoolSpec.limits:type_name -> plimsoll.agent.v1.NodePoolSpec.LimitsEntry
-	42, // 46: plimsoll.agent.v1.NodePoolSpec.budgets:type_name -> plimsoll.agent.v1.DisruptionBudget
-	43, // 47: plimsoll.agent.v1.NodePoolSpec.taints:type_name -> plimsoll.agent.v1.NodeTaint
-	40, // 48: plimsoll.agent.v1.NodeOverlaySpec.requirements:type_name -> plimsoll.agent.v1.NodeRequirement
-	47, // 49: plimsoll.agent.v1.Standing.targets:type_name -> plimsoll.agent.v1.Target
-	48, // 50: plimsoll.agent.v1.Standing.offerings:type_name -> plimsoll.agent.v1.OfferingPrice
-	1,  // 51: plimsoll.agent.v1.AgentService.Enrol:input_type -> plimsoll.agent.v1.EnrolRequest
-	3,  // 52: plimsoll.agent.v1.AgentService.Refresh:input_type -> plimsoll.agent.v1.RefreshRequest
-	7,  // 53: plimsoll.agent.v1.AgentService.Stream:input_type -> plimsoll.agent.v1.StreamRequest
-	9,  // 54: plimsoll.agent.v1.AgentService.Push:input_type -> plimsoll.agent.v1.PushRequest
-	11, // 55: plimsoll.agent.v1.AgentService.Watch:input_type -> plimsoll.agent.v1.WatchRequest
-	2,  // 56: plimsoll.agent.v1.AgentService.Enrol:output_type -> plimsoll.agent.v1.EnrolResponse
-	4,  // 57: plimsoll.agent.v1.AgentService.Refresh:output_type -> plimsoll.agent.v1.RefreshResponse
-	8,  // 58: plimsoll.agent.v1.AgentService.Stream:output_type -> plimsoll.agent.v1.StreamResponse
-	10, // 59: plimsoll.agent.v1.AgentService.Push:output_type -> plimsoll.agent.v1.PushResponse
-	12, // 60: plimsoll.agent.v1.AgentService.Watch:output_type -> plimsoll.agent.v1.WatchResponse
-	56, // [56:61] is the sub-list for method output_type
-	51, // [51:56] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	30, // 26: plimsoll.agent.v1.Inventory.nodes:type_name -> plimsoll.agent.v1.Node
+	31, // 27: plimsoll.agent.v1.Inventory.pods:type_name -> plimsoll.agent.v1.Pod
+	37, // 28: plimsoll.agent.v1.Inventory.workloads:type_name -> plimsoll.agent.v1.Workload
+	38, // 29: plimsoll.agent.v1.Inventory.writers:type_name -> plimsoll.agent.v1.Writer
+	24, // 30: plimsoll.agent.v1.Inventory.placements:type_name -> plimsoll.agent.v1.Placement
+	29, // 31: plimsoll.agent.v1.Inventory.disruption_limits:type_name -> plimsoll.agent.v1.DisruptionLimit
+	46, // 32: plimsoll.agent.v1.Placement.selector:type_name -> plimsoll.agent.v1.NodeRequirement
+	25, // 33: plimsoll.agent.v1.Placement.node_terms:type_name -> plimsoll.agent.v1.NodeTerm
+	26, // 34: plimsoll.agent.v1.Placement.tolerations:type_name -> plimsoll.agent.v1.Toleration
+	27, // 35: plimsoll.agent.v1.Placement.affinity:type_name -> plimsoll.agent.v1.PodTerm
+	27, // 36: plimsoll.agent.v1.Placement.anti_affinity:type_name -> plimsoll.agent.v1.PodTerm
+	28, // 37: plimsoll.agent.v1.Placement.spread:type_name -> plimsoll.agent.v1.TopologySpread
+	46, // 38: plimsoll.agent.v1.NodeTerm.requirements:type_name -> plimsoll.agent.v1.NodeRequirement
+	46, // 39: plimsoll.agent.v1.PodTerm.selector:type_name -> plimsoll.agent.v1.NodeRequirement
+	46, // 40: plimsoll.agent.v1.TopologySpread.selector:type_name -> plimsoll.agent.v1.NodeRequirement
+	46, // 41: plimsoll.agent.v1.DisruptionLimit.selector:type_name -> plimsoll.agent.v1.NodeRequirement
+	55, // 42: plimsoll.agent.v1.Node.labels:type_name -> plimsoll.agent.v1.Node.LabelsEntry
+	32, // 43: plimsoll.agent.v1.Node.gpus:type_name -> plimsoll.agent.v1.GPUGroup
+	49, // 44: plimsoll.agent.v1.Node.taints:type_name -> plimsoll.agent.v1.NodeTaint
+	56, // 45: plimsoll.agent.v1.Pod.labels:type_name -> plimsoll.agent.v1.Pod.LabelsEntry
+	34, // 46: plimsoll.agent.v1.Pod.gpus:type_name -> plimsoll.agent.v1.GPUShare
+	33, // 47: plimsoll.agent.v1.GPUGroup.instances:type_name -> plimsoll.agent.v1.GPUInstance
+	36, // 48: plimsoll.agent.v1.GPUHoldings.holdings:type_name -> plimsoll.agent.v1.GPUHolding
+	34, // 49: plimsoll.agent.v1.GPUHolding.share:type_name -> plimsoll.agent.v1.GPUShare
+	57, // 50: plimsoll.agent.v1.Workload.labels:type_name -> plimsoll.agent.v1.Workload.LabelsEntry
+	40, // 51: plimsoll.agent.v1.Events.events:type_name -> plimsoll.agent.v1.Event
+	42, // 52: plimsoll.agent.v1.ActionResults.results:type_name -> plimsoll.agent.v1.ActionResult
+	44, // 53: plimsoll.agent.v1.Plan.actions:type_name -> plimsoll.agent.v1.Action
+	45, // 54: plimsoll.agent.v1.Plan.capacity:type_name -> plimsoll.agent.v1.CapacityAction
+	47, // 55: plimsoll.agent.v1.CapacityAction.node_pool:type_name -> plimsoll.agent.v1.NodePoolSpec
+	50, // 56: plimsoll.agent.v1.CapacityAction.node_overlay:type_name -> plimsoll.agent.v1.NodeOverlaySpec
+	46, // 57: plimsoll.agent.v1.NodePoolSpec.requirements:type_name -> plimsoll.agent.v1.NodeRequirement
+	58, // 58: plimsoll.agent.v1.NodePoolSpec.limits:type_name -> plimsoll.agent.v1.NodePoolSpec.LimitsEntry
+	48, // 59: plimsoll.agent.v1.NodePoolSpec.budgets:type_name -> plimsoll.agent.v1.DisruptionBudget
+	49, // 60: plimsoll.agent.v1.NodePoolSpec.taints:type_name -> plimsoll.agent.v1.NodeTaint
+	46, // 61: plimsoll.agent.v1.NodeOverlaySpec.requirements:type_name -> plimsoll.agent.v1.NodeRequirement
+	53, // 62: plimsoll.agent.v1.Standing.targets:type_name -> plimsoll.agent.v1.Target
+	54, // 63: plimsoll.agent.v1.Standing.offerings:type_name -> plimsoll.agent.v1.OfferingPrice
+	1,  // 64: plimsoll.agent.v1.AgentService.Enrol:input_type -> plimsoll.agent.v1.EnrolRequest
+	3,  // 65: plimsoll.agent.v1.AgentService.Refresh:input_type -> plimsoll.agent.v1.RefreshRequest
+	7,  // 66: plimsoll.agent.v1.AgentService.Stream:input_type -> plimsoll.agent.v1.StreamRequest
+	9,  // 67: plimsoll.agent.v1.AgentService.Push:input_type -> plimsoll.agent.v1.PushRequest
+	11, // 68: plimsoll.agent.v1.AgentService.Watch:input_type -> plimsoll.agent.v1.WatchRequest
+	2,  // 69: plimsoll.agent.v1.AgentService.Enrol:output_type -> plimsoll.agent.v1.EnrolResponse
+	4,  // 70: plimsoll.agent.v1.AgentService.Refresh:output_type -> plimsoll.agent.v1.RefreshResponse
+	8,  // 71: plimsoll.agent.v1.AgentService.Stream:output_type -> plimsoll.agent.v1.StreamResponse
+	10, // 72: plimsoll.agent.v1.AgentService.Push:output_type -> plimsoll.agent.v1.PushResponse
+	12, // 73: plimsoll.agent.v1.AgentService.Watch:output_type -> plimsoll.agent.v1.WatchResponse
+	69, // [69:74] is the sub-list for method output_type
+	64, // [64:69] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_agent_v1_agent_proto_init() }
@@ -4525,7 +5086,7 @@ func file_plimsoll_agent_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_agent_v1_agent_proto_rawDesc), len(file_plimsoll_agent_v1_agent_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   52,
+			NumMessages:   58,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
