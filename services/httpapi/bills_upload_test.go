@@ -38,7 +38,7 @@ func largeBill(t *testing.T, lines int) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
-	random := rand.New(rand.NewSource(1)) //nolint:gosec // noise
+	random := rand.New(rand.NewSource(1))
 	noise := make([]byte, 600)
 	fmt.Fprint(z, "BillingCurrency,BilledCost,EffectiveCost,ChargePeriodStart,ChargePeriodEnd,ChargeCategory,ServiceName,ServiceCategory,ProviderName,ResourceId,PricingUnit,PricingQuantity,PricingCategory,x_Noise\n")
 	day := time.Date(2026, 2, 10, 0, 0, 0, 0, time.UTC)

@@ -327,7 +327,6 @@ func (l *life) bill() int {
 		l.t.Fatal(err)
 	}
 	var r store.Restatement
-	refused := ""
 	ctx := context.Background()
 	err = l.db.Tenant(ctx, l.tenant, func(tx *store.Tx) (err error) {
 		if _, _, _, err = store.SaveBill(ctx, tx, "bill", f, store.BillNew, "test"); err != nil {
@@ -337,8 +336,7 @@ func (l *life) bill() int {
 		return err
 	})
 	if err != nil {
-		refused = err.Error()
-		if !strings.Contains(refused, "nothing to restate") {
+		if !strings.Contains(err.Error(), "nothing to restate") {
 			l.t.Errorf("%s: %v", l.what, err)
 		}
 		return 0
