@@ -100,7 +100,7 @@ type OwnPrice struct {
 	Region       string         `json:"region,omitempty" maxLength:"64" doc:"empty: all"`
 	InstanceType string         `json:"instance_type" minLength:"1" maxLength:"128"`
 	Purchase     fleet.Purchase `json:"purchase" enum:"on_demand,spot,reserved"`
-	ValidFrom    time.Time      `json:"valid_from" doc:"hours from here on that are not costed yet"`
+	ValidFrom    time.Time      `json:"valid_from" doc:"hours from here on that have no price yet"`
 	Hour         Money          `json:"hour"`
 	CreatedBy    string         `json:"created_by"`
 	CreatedAt    time.Time      `json:"created_at"`

@@ -5147,7 +5147,7 @@ export interface components {
             region?: string;
             /**
              * Format: date-time
-             * @description hours from here on that are not costed yet
+             * @description hours from here on that have no price yet
              */
             valid_from: string;
         };
