@@ -1,17 +1,26 @@
 // Walks through every page of a running service in Chromium, in both languages and both colour schemes, and fails on console errors,
 // failed requests, crashed pages and missing content. Writes a screenshot of each page.
 //
-//   BASE_URL=http://127.0.0.1:8080 EMAIL=... PASSWORD=... node e2e/walk.mjs OUT [--docs DIR]
+//   BASE_URL=http://127.0.0.1:8080 EMAIL=... PASSWORD=... node e2e/walk.mjs OUT [--docs DIR | --workloads N]
 //
-// With --docs a few of the pictures are also written there, small enough for the README.
-import { mkdirSync, statSync } from "node:fs";
+// With --docs a few of the pictures are also written there, small enough for the README. With --workloads the service is a large one: the
+// walk is in both languages on a desktop and on a phone, looks for layouts that break and for pages that take too long, and compares the
+// figures on pages with the API's and with sums over the ledger in LEDGER_DATABASE (a URL for psql). How long the same pages took in an
+// earlier walk is read from BASELINE, if that file is there.
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { launch } from "./browser.mjs";
+import { brokenLayout } from "./layout.mjs";
+import { compareNumbers } from "./numbers.mjs";
 
-const { BASE_URL, EMAIL, PASSWORD } = process.env;
-const [out, flag, docs] = process.argv.slice(2);
-if (!BASE_URL || !EMAIL || !PASSWORD || !out || (flag && (flag !== "--docs" || !docs))) {
-  console.error("usage: BASE_URL=... EMAIL=... PASSWORD=... node e2e/walk.mjs OUT [--docs DIR]");
+const { BASE_URL, EMAIL, PASSWORD, LEDGER_DATABASE, BASELINE } = process.env;
+const [out, flag, argument] = process.argv.slice(2);
+const docs = flag === "--docs" ? argument : undefined;
+const many = flag === "--workloads" ? Number(argument) : 0;
+if (!BASE_URL || !EMAIL || !PASSWORD || !out || (flag && !docs && !(many > 0)) || (many && !LEDGER_DATABASE)) {
+  console.error(
+    "usage: BASE_URL=... EMAIL=... PASSWORD=... node e2e/walk.mjs OUT [--docs DIR | --workloads N, with LEDGER_DATABASE=...]",
+  );
   process.exit(2);
 }
 mkdirSync(out, { recursive: true });
@@ -20,6 +29,11 @@ if (docs) mkdirSync(docs, { recursive: true });
 const WAIT = 30_000;
 const PROPOSAL_WAIT = 120_000;
 const DOCS_BYTES = 300_000;
+// A page of a large service may take this many times what it took in the small one of BASELINE, and this many times what the median page of
+// the same pass takes; below the floor nothing is too long.
+const SLOWER = 6;
+const SLOWER_THAN_MEDIAN = 8;
+const FLOOR_MS = 1500;
 const failures = [];
 const fail = (where, what) => {
   failures.push(`${where}: ${what}`);
@@ -46,6 +60,11 @@ async function replayed(page, workload) {
     await page.waitForTimeout(1000);
     const one = await done();
     if (one) return one;
+    const [last] = (await ask(page, "/replays?limit=1"))?.items ?? [];
+    if (last?.state === "failed") {
+      fail("replay", `the replay failed: ${last.problem}`);
+      return null;
+    }
   }
   fail("replay", "no replay was done within a minute");
   return null;
@@ -54,7 +73,9 @@ async function replayed(page, workload) {
 /** What a page must show, given what the API says is there. Each entry: a name, a path, selectors that must appear. */
 async function pagesOf(page) {
   const clusters = (await ask(page, "/clusters?limit=5"))?.items ?? [];
-  const workloads = (await ask(page, "/workloads?limit=50"))?.items ?? [];
+  // One with a story first, if this is a demo; then the first of the list.
+  const told = (await ask(page, "/workloads?limit=5&q=chat-llm"))?.items ?? [];
+  const workloads = [...told, ...((await ask(page, "/workloads?limit=50"))?.items ?? [])];
   const recent = (await ask(page, "/decisions?limit=50&outcome=scale_up"))?.items ?? [];
   // The one with most to explain first: where something held the signals back.
   const decisions = recent.sort((a, b) => Math.abs(b.needed - b.target) - Math.abs(a.needed - a.target));
@@ -121,10 +142,12 @@ async function pagesOf(page) {
   return pages;
 }
 
-async function signedIn(browser, language, scheme) {
-  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, colorScheme: scheme });
+async function signedIn(browser, language, scheme, viewport = { width: 1440, height: 900 }) {
+  const context = await browser.newContext({ viewport, colorScheme: scheme });
   const page = await context.newPage();
-  await page.addInitScript((l) => localStorage.setItem("plimsoll.language", l), language);
+  await page.addInitScript((l) => {
+    if (location.protocol.startsWith("http")) localStorage.setItem("plimsoll.language", l); // a blank page has none
+  }, language);
   const where = { now: "sign-in" };
   page.on("pageerror", (error) => fail(`${language} ${scheme} ${where.now}`, `crashed: ${error.message}`));
   page.on("console", (message) => {
@@ -164,6 +187,7 @@ async function settled(page) {
 
 async function visit(page, where, [name, path, selectors], label, full) {
   where.now = name;
+  const began = performance.now();
   await page.goto(`${BASE_URL}${path}`);
   for (const selector of selectors) {
     try {
@@ -177,6 +201,7 @@ async function visit(page, where, [name, path, selectors], label, full) {
   } catch {
     fail(`${label} ${name}`, "still loading");
   }
+  const took = performance.now() - began;
   const text = await page.locator("#root").textContent();
   if (/\{\{\w+\}\}|\bNaN\b|\bundefined\b|Invalid Date/.test(text)) {
     fail(`${label} ${name}`, `odd text: ${/.{0,40}(\{\{\w+\}\}|NaN|undefined|Invalid Date).{0,40}/.exec(text)?.[0]}`);
@@ -187,6 +212,56 @@ async function visit(page, where, [name, path, selectors], label, full) {
     fail(`${label} ${name}`, `problem shown: ${await page.locator("[role=alert]").first().textContent()}`);
   }
   await page.screenshot({ path: join(out, `${label.replace(" ", "-")}-${name}.png`), fullPage: full });
+  return took;
+}
+
+const median = (list) => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)] ?? 0;
+
+/** Fails for pages that take too long, and tells which took longest. */
+function judgeTimes(label, times) {
+  const typical = median([...times.values()]);
+  const small = BASELINE && existsSync(BASELINE) ? JSON.parse(readFileSync(BASELINE, "utf8")) : {};
+  for (const [name, took] of times) {
+    if (took < FLOOR_MS) continue;
+    if (took > SLOWER_THAN_MEDIAN * typical)
+      fail(`${label} ${name}`, `took ${Math.round(took)} ms, the median page ${Math.round(typical)} ms`);
+    if (small[name] && took > SLOWER * small[name])
+      fail(`${label} ${name}`, `took ${Math.round(took)} ms, with few workloads ${Math.round(small[name])} ms`);
+  }
+  const slowest = [...times].sort((a, b) => b[1] - a[1]).slice(0, 5);
+  const told = slowest.map(([name, took]) => {
+    const was = small[name] ? ` (small: ${Math.round(small[name])})` : "";
+    return `${name} ${Math.round(took)}${was}`;
+  });
+  console.log(`${label}: ${times.size} pages, median ${Math.round(typical)} ms, longest ${told.join(", ")}`);
+}
+
+/** Walks a large service: every page in both languages, on a desktop and on a phone; then the figures. */
+async function walkMany(browser) {
+  for (const [language, scheme, width, height] of [
+    ["en", "light", 1280, 900],
+    ["zh", "dark", 390, 844],
+    ["zh", "light", 1280, 900],
+    ["en", "dark", 390, 844],
+  ]) {
+    const { context, page, where } = await signedIn(browser, language, scheme, { width, height });
+    await signIn(page, where);
+    const times = new Map();
+    for (const entry of await pagesOf(page)) {
+      const label = `${language} ${width}`;
+      times.set(entry[0], await visit(page, where, entry, label, true));
+      for (const problem of await brokenLayout(page)) fail(`${label} ${entry[0]}`, problem);
+      visited++;
+    }
+    judgeTimes(`${language} ${width}`, times);
+    if (language === "en" && width === 1280) {
+      where.now = "numbers";
+      const agreed = await compareNumbers(page, { base: BASE_URL, db: LEDGER_DATABASE, workloads: many, fail });
+      console.log(`${agreed} figures agree on the page, in the API and in the ledger`);
+    }
+    where.now = "sign-in";
+    await context.close();
+  }
 }
 
 /** Clicks through the navigation as a person does, to see that links lead where they say and that nothing needs a reload. */
@@ -299,17 +374,20 @@ let visited = 0;
 let approved = null;
 try {
   let pages = [];
+  const times = new Map();
+  if (many) await walkMany(browser);
   for (const [language, scheme] of [
     ["en", "light"],
     ["en", "dark"],
     ["zh", "light"],
     ["zh", "dark"],
-  ]) {
+  ].slice(many ? 4 : 0)) {
     const { context, page, where } = await signedIn(browser, language, scheme);
     await signIn(page, where);
     pages = await pagesOf(page);
     for (const entry of pages) {
-      await visit(page, where, entry, `${language} ${scheme}`, true);
+      const took = await visit(page, where, entry, `${language} ${scheme}`, true);
+      times.set(entry[0], [...(times.get(entry[0]) ?? []), took]);
       visited++;
     }
     if (language === "en" && scheme === "light") {
@@ -322,13 +400,15 @@ try {
     await context.close();
     console.log(`${language} ${scheme}: ${pages.length} pages`);
   }
+  const medians = Object.fromEntries([...times].map(([name, list]) => [name, median(list)]));
+  if (!many) writeFileSync(join(out, "times.json"), JSON.stringify(medians));
   if (docs) await writeDocs(browser, pages);
 } catch (error) {
   fail("walk", error.stack ?? String(error));
 } finally {
   await browser.close();
 }
-console.log(approved ?? "no proposal was waiting");
+if (!many) console.log(approved ?? "no proposal was waiting");
 console.log(
   `${visited} page visits, ${failures.length} failures, ${Math.round((Date.now() - started) / 1000)} s, screenshots in ${out}`,
 );

@@ -65,7 +65,7 @@ func (s *demoSwitch) SetSpeed(speed float64) error {
 
 // devDemo registers the demo cluster, plays its history, lets it run, and starts a real agent on it.
 func devDemo(ctx, parts context.Context, group *errgroup.Group, f devFlags, svc *service, tenant fleet.TenantID, dir, base string, control *demoSwitch, stdout io.Writer) error {
-	cluster, err := devCluster(ctx, svc.db, tenant)
+	cluster, err := devCluster(ctx, svc.db, tenant, f.loads)
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func progress(out io.Writer) func(float64) {
 
 // devCluster finds or makes the demo cluster, in enforce mode: it is ours to scale. With the cluster come two budgets, and what
 // was paid for before its history began.
-func devCluster(ctx context.Context, db *store.DB, tenant fleet.TenantID) (id fleet.ClusterID, err error) {
+func devCluster(ctx context.Context, db *store.DB, tenant fleet.TenantID, workloads int) (id fleet.ClusterID, err error) {
 	err = db.Tenant(ctx, tenant, func(tx *store.Tx) error {
 		all, err := store.Clusters(ctx, tx, "", 500)
 		if err != nil {
@@ -145,7 +145,10 @@ func devCluster(ctx context.Context, db *store.DB, tenant fleet.TenantID) (id fl
 		if id, err = store.CreateCluster(ctx, tx, demoClusterName, fleet.ModeEnforce); err != nil {
 			return err
 		}
-		for _, b := range demoBudgets {
+		for i, b := range demoBudgets {
+			if i == 0 { // an ordinary workload costs about 600 a month
+				b.Amount += fleet.Money(workloads-replay.DemoWorkloads) * 650 * fleet.NanosPerUnit
+			}
 			if _, err := store.SaveBudget(ctx, tx, b); err != nil {
 				return err
 			}

@@ -121,7 +121,14 @@ export function Stat({
         </Text>
         {hint && <Hint text={hint} />}
       </Group>
-      <Text className="number" fz={26} fw={650} lh={1.2} component="div">
+      <Text
+        className="number"
+        fz={{ base: 20, sm: 26 }}
+        fw={650}
+        lh={1.2}
+        component="div"
+        style={{ overflowWrap: "anywhere" }}
+      >
         {value}
       </Text>
       <Text size="sm" c="dimmed" mt={4} mih={21} component="div" className="number">

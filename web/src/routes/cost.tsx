@@ -2,7 +2,7 @@ import { Button, Group, Pill, SegmentedControl, Select, SimpleGrid, Stack, Text 
 import { IconChartAreaLine, IconDownload } from "@tabler/icons-react";
 import { type UseQueryResult, useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
-import { useMemo } from "react";
+import { useCallback, useMemo } from "react";
 import { useTranslation } from "react-i18next";
 import { clusterQuery } from "../api/clusters";
 import {
@@ -24,6 +24,7 @@ import type { Line } from "../components/chart/model";
 import { Treemap } from "../components/cost/treemap";
 import { Hint, PageHead, Panel, Stat } from "../components/page";
 import { RangePicker } from "../components/range-picker";
+import { SearchBox } from "../components/search-box";
 import { BlockSkeleton, CardSkeleton, Empty, Gate, StaleNote, TableSkeleton } from "../components/state";
 import { download, toCsv } from "../lib/csv";
 import { useFormat } from "../lib/format";
@@ -143,6 +144,9 @@ function TreePanel({
   );
 }
 
+/** From this many groups on a table has a search of its own. */
+const MANY_GROUPS = 20;
+
 const UUID = /^[0-9a-f]{8}-[0-9a-f-]{27}$/;
 
 function canOpen(aggregate: Aggregate, a: Allocation): boolean {
@@ -155,6 +159,12 @@ export function daysWithCost(series: readonly CostSeries[]): number {
   const days = new Set<number>();
   for (const s of series) for (const p of s.points) if (p.amount.nano > 0n) days.add(p.at.getTime());
   return days.size;
+}
+
+/** The groups whose name holds the words; the total stays that of all. */
+function found(data: Allocations, words: string | undefined, name: ReturnType<typeof useGroupName>): Allocations {
+  const wanted = words?.trim().toLowerCase();
+  return wanted ? { ...data, items: data.items.filter((a) => name(a).toLowerCase().includes(wanted)) } : data;
 }
 
 function Totals({ data, days }: { data: Allocations; days: number }) {
@@ -219,6 +229,11 @@ export function CostPage() {
   const series = useQuery(costSeriesQuery(filter, "day"));
   const change = (part: Partial<typeof search>) =>
     void navigate({ to: "/cost", search: { ...search, ...part }, resetScroll: false });
+  const byName = useCallback(
+    (find: string) =>
+      void navigate({ to: "/cost", search: { ...search, find: find || undefined }, resetScroll: false }),
+    [navigate, search],
+  );
   const scopes = [
     {
       field: "cluster" as const,
@@ -236,7 +251,7 @@ export function CostPage() {
 
   const drill = (row: Allocation) => {
     const step = DRILL[aggregate];
-    if (step) change({ [step.field]: row.key, by: step.next });
+    if (step) change({ [step.field]: row.key, by: step.next, find: undefined });
     else if (aggregate === "workload" && UUID.test(row.key)) change({ workload: row.key });
   };
   const csv = (data: Allocations) =>
@@ -371,6 +386,14 @@ export function CostPage() {
                 title={t("cost.table")}
                 actions={
                   <Group gap="md">
+                    {(data.items.length > MANY_GROUPS || search.find) && (
+                      <SearchBox
+                        value={search.find ?? ""}
+                        placeholder={t("common.search")}
+                        onChange={byName}
+                        width={200}
+                      />
+                    )}
                     {data.openHours > 0 && (
                       <Text size="sm" c="dimmed">
                         {t("cost.provisional", { value: f.integer(data.openHours) })}
@@ -387,7 +410,7 @@ export function CostPage() {
                   </Group>
                 }
               >
-                <AllocationTable data={data} aggregate={aggregate} onDrill={drill} />
+                <AllocationTable data={found(data, search.find, name)} aggregate={aggregate} onDrill={drill} />
               </Panel>
             </Stack>
           )}

@@ -303,17 +303,28 @@ export function ReconciliationPage() {
                 </Panel>
               </Stack>
             }
-            isEmpty={(r) => r.bill.nano === 0n && r.billOnlyCount === 0 && r.lines.length === 0}
+            isEmpty={(r) => r.bill.nano === 0n && r.billOnlyCount === 0}
             empty={
-              <Panel>
-                <Empty
-                  icon={<IconFileInvoice size={34} stroke={1.4} />}
-                  title={t("bills.emptySpan")}
-                  text={t("bills.emptyText")}
-                  action={may && <Button onClick={open}>{t("bills.import")}</Button>}
-                  height={300}
-                />
-              </Panel>
+              <Stack gap="md">
+                <Panel>
+                  <Empty
+                    icon={<IconFileInvoice size={34} stroke={1.4} />}
+                    title={t("bills.emptySpan")}
+                    text={
+                      query.data && query.data.estimate.nano > 0n
+                        ? t("bills.emptyLedger", { total: f.money(query.data.estimate) })
+                        : t("bills.emptyText")
+                    }
+                    action={may && <Button onClick={open}>{t("bills.import")}</Button>}
+                    height={240}
+                  />
+                </Panel>
+                {query.data && query.data.lines.length > 0 && (
+                  <Panel flush title={t("bills.byDay")}>
+                    <GapLineTable rows={query.data.lines} />
+                  </Panel>
+                )}
+              </Stack>
             }
           >
             {(data) => (

@@ -39,6 +39,7 @@ export const cost = schema({
   window: oneOf(WINDOWS),
   idle: oneOf(IDLES),
   view: oneOf(COST_VIEWS),
+  find: text(),
   workload: text(36),
   hour: moment,
   cluster: text(),

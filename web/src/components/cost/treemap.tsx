@@ -102,19 +102,20 @@ export function Treemap({ tiles, label, height = 320 }: { tiles: readonly Tile[]
               cursor: tile.onOpen ? "zoom-in" : "default",
               color: "var(--mantine-color-text)",
               display: "block",
+              containerType: "inline-size",
               textAlign: "left",
               textShadow: "0 0 4px var(--mantine-color-body)",
             }}
           >
             {roomy && (
-              <>
+              <div className="tile-text">
                 <Text size="xs" fw={600} truncate>
                   {tile.name}
                 </Text>
                 <Text size="xs" className="number" truncate>
                   {tile.text}
                 </Text>
-              </>
+              </div>
             )}
           </UnstyledButton>
         );
