@@ -19,6 +19,7 @@ const (
 	AlertExpiring   = "commitment_expiring"
 	AlertSpotLosses = "spot_interruptions"
 	AlertScaleOut   = "scale_out_failing"
+	AlertSkew       = "clock_skew"
 )
 
 // Limits and how long a sign must be gone before its alert is over, in data time.
@@ -31,7 +32,8 @@ const (
 	massRate      = 0.5
 	capacitySpan  = 30 * time.Minute
 	capacityLeast = 3
-	capacityRate  = 0.5 // of the attempts within capacitySpan
+	capacityRate  = 0.5              // of the attempts within capacitySpan
+	skewLeast     = 30 * time.Second // from there on fresh signals may count as stale
 	expiringEarly = 30 * 24 * time.Hour
 	expiringLate  = 7 * 24 * time.Hour
 	clearSoon     = 5 * time.Minute
@@ -76,7 +78,7 @@ func (w *Watch) signs(ctx context.Context, tx *store.Tx, kind string, hold time.
 
 // trouble looks for the signs that need figures or a while of calm.
 func (w *Watch) trouble(ctx context.Context, tx *store.Tx) error {
-	for _, look := range []func(context.Context, *store.Tx) error{w.held, w.silent, w.burns, w.thrash, w.expiring, w.spotLosses, w.scaleOuts} {
+	for _, look := range []func(context.Context, *store.Tx) error{w.held, w.silent, w.burns, w.thrash, w.expiring, w.spotLosses, w.scaleOuts, w.clocks} {
 		if err := look(ctx, tx); err != nil {
 			return err
 		}
@@ -248,4 +250,18 @@ func (w *Watch) scaleOuts(ctx context.Context, tx *store.Tx) error {
 			"minutes": int(capacitySpan.Minutes()), "offerings": c.Offerings[:min(len(c.Offerings), maxCapacityTold)], "reasons": c.Reasons}})
 	}
 	return w.signs(ctx, tx, AlertScaleOut, clearLater, found)
+}
+
+// clocks tells of clusters whose clock is off: what they report seems older or newer than it is.
+func (w *Watch) clocks(ctx context.Context, tx *store.Tx) error {
+	list, err := store.SkewedClusters(ctx, tx, tx.Now.Add(-silentAfter), skewLeast)
+	if err != nil {
+		return err
+	}
+	found := make([]sign, 0, len(list))
+	for _, c := range list {
+		found = append(found, sign{"cluster/" + string(c.ID) + "/clock", store.SeverityWarning, c.At,
+			map[string]any{"cluster_id": c.ID, "cluster": c.Name, "skew_seconds": tenths(c.Skew.Abs().Seconds()), "behind": c.Skew < 0}})
+	}
+	return w.signs(ctx, tx, AlertSkew, clearSoon, found)
 }

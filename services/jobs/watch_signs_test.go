@@ -102,6 +102,25 @@ func TestAWorkloadWithoutFreshSignalsIsToldAfterTenMinutes(t *testing.T) {
 	})
 }
 
+func TestAClusterWhoseClockIsOffIsTold(t *testing.T) {
+	t.Parallel()
+	e := newEstate(t)
+	at := func(minutes int) time.Time { return start.Add(time.Duration(minutes) * time.Minute) }
+	skew := func(ms int, simulated bool) func() {
+		return func() {
+			e.exec(`UPDATE cluster SET skew_ms = $3, simulated_clock = $4 WHERE tenant_id = $1 AND id = $2`, e.tenant, e.cluster, ms, simulated)
+		}
+	}
+	e.rounds(AlertSkew, 1, []round{
+		{"a little", at(0), skew(29_000, false), 0},
+		{"a simulated clock", at(1), skew(-3_600_000, true), 0},
+		{"behind", at(2), skew(-30_000, false), 1},
+		{"ahead", at(3), skew(90_000, false), 1},
+		{"set right", at(4), skew(10, false), 1},
+		{"for five minutes", at(9), nil, 0},
+	})
+}
+
 func TestThrashCountsCyclesOfTheLastHour(t *testing.T) {
 	t.Parallel()
 	e := newEstate(t)

@@ -63,6 +63,7 @@ var headlines = map[string]map[Language]string{
 	"commitment_expiring":       {English: "Commitment {name} ({what}, {region}) ends in {days} days", Chinese: "承诺 {name}（{what}，{region}）将在 {days} 天后到期"},
 	"spot_interruptions":        {English: "Spot in {region}: {lost} of {machines} machines taken back within {minutes} min", Chinese: "{region} 的竞价机器：{minutes} 分钟内 {machines} 台中有 {lost} 台被收回"},
 	"scale_out_failing":         {English: "Cluster {cluster}: {failed} of {tried} attempts to get machines failed within {minutes} min", Chinese: "集群 {cluster}：{minutes} 分钟内 {tried} 次申请机器有 {failed} 次失败"},
+	"clock_skew":                {English: "Cluster {cluster}: its clock is off by {skew_seconds} s", Chinese: "集群 {cluster}：时钟偏差 {skew_seconds} 秒"},
 	"test":                      {English: "Test from Plimsoll", Chinese: "来自 Plimsoll 的测试"},
 }
 

@@ -256,3 +256,25 @@ WHERE c.tenant_id = $1 AND c.data_at IS NOT NULL AND t.failed >= $3 ORDER BY c.n
 	}
 	return out, nil
 }
+
+// SkewedCluster is a cluster whose clock differs from ours.
+type SkewedCluster struct {
+	ID   fleet.ClusterID
+	Name string
+	Skew time.Duration // its clock minus ours at the last report
+	At   time.Time     // of that report, our clock
+}
+
+// SkewedClusters lists the clusters that reported after since, with a clock off by least or more. Clocks that are simulated are off on purpose.
+func SkewedClusters(ctx context.Context, tx *Tx, since time.Time, least time.Duration) ([]SkewedCluster, error) {
+	rows, err := tx.pgx.Query(ctx, `SELECT id::text, name, skew_ms * interval '1 millisecond', last_seen_at FROM cluster
+WHERE tenant_id = $1 AND NOT simulated_clock AND last_seen_at >= $2 AND abs(skew_ms) >= $3 ORDER BY name, id`, tx.Tenant, since, least.Milliseconds())
+	if err != nil {
+		return nil, fmt.Errorf("look at clocks: %w", err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[SkewedCluster])
+	if err != nil {
+		return nil, fmt.Errorf("look at clocks: %w", err)
+	}
+	return list, nil
+}
