@@ -60,7 +60,9 @@ func startKarpenterLab(t *testing.T, name string, offers []offer) *karpenterLab 
 	}
 	l := &karpenterLab{cluster: &cluster{dir: dir}, name: name, offers: offers, replicas: map[string]replica{},
 		market: filepath.Join(dir, "market.json"), catalogue: filepath.Join(dir, "catalogue.csv"), listed: filepath.Join(dir, "listed.csv")}
-	lab := start(t, "kubelab-"+name, exec.Command(kubelabBin, "up", "-dir", dir, "-base-port", fmt.Sprint(freePorts(t, 6))))
+	// No test of the lab is about silent nodes, and with hundreds of them on a
+	// busy machine KWOK may be late to speak for all.
+	lab := start(t, "kubelab-"+name, exec.Command(kubelabBin, "up", "-dir", dir, "-base-port", fmt.Sprint(freePorts(t, 6)), "-node-monitor-grace-period", "5m"))
 	within(t, 3*time.Minute, "control plane", func() (bool, string) {
 		if !lab.alive() {
 			t.Fatal(lab.tail())
