@@ -112,6 +112,7 @@ async function pagesOf(page) {
     ["cost-workloads", "/cost?by=workload&window=d7&idle=shared", [chart, row]],
     ["cost-tree", "/cost?view=tree", ["[data-treemap] button"]],
     ["cost-compare", "/cost?view=compare", ["main h1"]],
+    ["cost-fiscal", "/cost?fiscal=quarter", [chart, row]],
     ["savings", "/savings?window=quarter", [chart, row]],
     ["units", "/units?window=quarter", [row]],
     ["statements", "/statements", [row]],

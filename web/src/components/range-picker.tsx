@@ -13,7 +13,8 @@ export function RangePicker<
   onPick,
 }: {
   options: readonly T[];
-  value: T;
+  /** Null while something else than a named range is shown. */
+  value: T | null;
   zoom?: { from: Date; to: Date };
   onPick: (value: T) => void;
 }) {
@@ -21,7 +22,7 @@ export function RangePicker<
   const f = useFormat();
   return (
     <Group gap="sm">
-      {zoom && (
+      {zoom && value && (
         <>
           <Text size="sm" className="number" c="dimmed">
             {t("range.custom", { from: f.dateTime(zoom.from), to: f.dateTime(zoom.to) })}
@@ -34,7 +35,7 @@ export function RangePicker<
       <SegmentedControl
         aria-label={t("range.label")}
         size="xs"
-        value={value}
+        value={value ?? ""}
         onChange={(next) => {
           const found = options.find((o) => o === next);
           if (found) onPick(found);

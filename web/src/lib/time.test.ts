@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import {
+  dayOf,
   formatDateTime,
   formatDuration,
   formatRelative,
@@ -92,4 +93,10 @@ test("times are in the tenant's zone", () => {
 test("bad times are errors", () => {
   expect(() => parseTime("yesterday")).toThrow();
   expect(() => parseDay("2026-13-40")).toThrow();
+});
+
+test("the day of a moment is the one its zone has", () => {
+  expect(dayOf(new Date("2026-09-30T22:00:00Z"), "Europe/Berlin")).toEqual(new Date("2026-10-01T00:00:00Z"));
+  expect(dayOf(new Date("2026-10-01T04:00:00Z"), "America/New_York")).toEqual(new Date("2026-10-01T00:00:00Z"));
+  expect(dayOf(new Date("2026-10-01T03:59:59Z"), "America/New_York")).toEqual(new Date("2026-09-30T00:00:00Z"));
 });

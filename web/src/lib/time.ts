@@ -146,6 +146,11 @@ function fromLocal(local: number, zone: string): Date {
   return new Date(local - zoneOffset(new Date(guess), zone));
 }
 
+/** The UTC midnight of the day that a moment has in a zone. */
+export function dayOf(at: Date, zone: string): Date {
+  return new Date(Math.floor((at.getTime() + zoneOffset(at, zone)) / 86_400_000) * 86_400_000);
+}
+
 /** Midnight of the day that `at` falls on in the zone. `days` moves by calendar days, so DST days keep their length. */
 export function startOfDay(at: Date, zone: string, days = 0): Date {
   const local = at.getTime() + zoneOffset(at, zone);

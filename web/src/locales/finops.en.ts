@@ -12,6 +12,7 @@ export const finops = {
     year: "This fiscal year",
     last_year: "Last fiscal year",
   },
+  fiscal: "Fiscal calendar",
   view: { label: "View", series: "Over time", tree: "Treemap", compare: "What changed" },
   compare: {
     title: "What changed, by group",

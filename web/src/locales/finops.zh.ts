@@ -14,6 +14,7 @@ export const finops: typeof english = {
     year: "本财年",
     last_year: "上财年",
   },
+  fiscal: "财年日历",
   view: { label: "视图", series: "时间趋势", tree: "矩形树图", compare: "变化原因" },
   compare: {
     title: "各分组的变化",

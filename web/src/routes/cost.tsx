@@ -17,6 +17,7 @@ import {
   costSeriesQuery,
   IDLES,
 } from "../api/cost";
+import { calendarQuery } from "../api/finops";
 import { AllocationTable, DRILL, useGroupName } from "../components/allocation-table";
 import { Chart, Legend } from "../components/chart/chart";
 import { type ChartColors, useChartColors } from "../components/chart/colors";
@@ -29,28 +30,15 @@ import { BlockSkeleton, CardSkeleton, Empty, Gate, StaleNote, TableSkeleton } fr
 import { download, toCsv } from "../lib/csv";
 import { useFormat } from "../lib/format";
 import { moneyDecimal, moneyNumber, moneyRatio, sumMoney } from "../lib/money";
-import { startOfDay, startOfMonth } from "../lib/time";
+import { startOfDay } from "../lib/time";
 import { ComparePanel } from "./cost-compare";
 import { HoursPanel, TraceDrawer } from "./cost-trace";
+import { daysOf, FiscalSelect, windowOf } from "./cost-window";
 import { useMe } from "./me";
-import { COST_VIEWS, WINDOWS, type Window } from "./search";
+import { COST_VIEWS, FISCAL_WINDOWS, WINDOWS } from "./search";
 
 const FROM = "/signed-in/cost";
-const DAYS = { d7: 7, d14: 14, d30: 30 } as const;
 const NOON = 43_200_000;
-
-/** The window in whole UTC days, as the service counts cost. It ends with the newest data's day. */
-export function windowOf(window: Window, now: Date): { from: Date; to: Date } {
-  const tomorrow = startOfDay(now, "UTC", 1);
-  switch (window) {
-    case "month":
-      return { from: startOfMonth(now, "UTC"), to: tomorrow };
-    case "lastMonth":
-      return { from: startOfMonth(now, "UTC", -1), to: startOfMonth(now, "UTC") };
-    default:
-      return { from: startOfDay(now, "UTC", 1 - DAYS[window]), to: tomorrow };
-  }
-}
 
 function colorOf(kind: CostKind, index: number, colors: ChartColors): string {
   if (kind === "idle") return colors.muted;
@@ -220,13 +208,19 @@ export function CostPage() {
   const { cluster, namespace, team, workload, hour } = search;
   const name = useGroupName(aggregate);
   const day = startOfDay(me.dataNow, "UTC").getTime();
+  const calendar = useQuery(calendarQuery);
+  const fiscal = calendar.data?.windows.find((w) => w.name === search.fiscal);
+  const zone = calendar.data?.timeZone ?? "UTC";
+  const span = fiscal ? daysOf(fiscal, zone, new Date(day)) : windowOf(window, new Date(day));
+  const [from, to] = [span.from.getTime(), span.to.getTime()];
   const filter = useMemo<CostFilter>(
-    () => ({ ...windowOf(window, new Date(day)), aggregate, idle, cluster, namespace, team, workload }),
-    [window, day, aggregate, idle, cluster, namespace, team, workload],
+    () => ({ from: new Date(from), to: new Date(to), aggregate, idle, cluster, namespace, team, workload }),
+    [from, to, aggregate, idle, cluster, namespace, team, workload],
   );
   const scoped = useQuery({ ...clusterQuery(cluster ?? ""), enabled: cluster !== undefined });
-  const query = useQuery(allocationsQuery(filter));
-  const series = useQuery(costSeriesQuery(filter, "day"));
+  const ready = search.fiscal === undefined || calendar.data !== undefined;
+  const query = useQuery({ ...allocationsQuery(filter), enabled: ready });
+  const series = useQuery({ ...costSeriesQuery(filter, "day"), enabled: ready });
   const change = (part: Partial<typeof search>) =>
     void navigate({ to: "/cost", search: { ...search, ...part }, resetScroll: false });
   const byName = useCallback(
@@ -291,7 +285,19 @@ export function CostPage() {
     <>
       <PageHead
         title={t("cost.title")}
-        actions={<RangePicker options={WINDOWS} value={window} onPick={(next) => change({ window: next })} />}
+        actions={
+          <Group gap="sm">
+            <RangePicker
+              options={WINDOWS}
+              value={search.fiscal ? null : window}
+              onPick={(next) => change({ window: next, fiscal: undefined })}
+            />
+            <FiscalSelect
+              value={search.fiscal ?? null}
+              onPick={(next) => change({ fiscal: FISCAL_WINDOWS.find((w) => w === next) })}
+            />
+          </Group>
+        }
       />
       <Stack gap="md">
         <Group justify="space-between" gap="sm">

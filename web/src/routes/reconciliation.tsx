@@ -34,7 +34,7 @@ import { useFormat } from "../lib/format";
 import { moneyRatio } from "../lib/money";
 import { startOfDay } from "../lib/time";
 import { useAct } from "./act";
-import { windowOf } from "./cost";
+import { windowOf } from "./cost-window";
 import { useMay, useMe } from "./me";
 import { RECONCILIATION_TABS, WINDOWS } from "./search";
 

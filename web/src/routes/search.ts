@@ -32,11 +32,14 @@ export const decisions = schema({
   outcome: oneOf(OUTCOMES),
   cursor,
 });
+/** Windows of the fiscal calendar that the cost explorer offers beside its own. */
+export const FISCAL_WINDOWS = ["quarter", "last_quarter", "year", "last_year"] as const;
 /** How the cost explorer shows its window. */
 export const COST_VIEWS = ["series", "tree", "compare"] as const;
 export const cost = schema({
   by: oneOf(AGGREGATES),
   window: oneOf(WINDOWS),
+  fiscal: oneOf(FISCAL_WINDOWS),
   idle: oneOf(IDLES),
   view: oneOf(COST_VIEWS),
   find: text(),
