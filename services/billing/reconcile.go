@@ -46,6 +46,7 @@ type Estimate struct {
 	Day          time.Time
 	Cluster      string
 	Node, Name   string // uid and name
+	ProviderID   string // the cloud's name of it, as Kubernetes writes it; empty: not known
 	Cloud        fleet.Cloud
 	Region       string
 	InstanceType string
@@ -206,9 +207,34 @@ type matcher struct {
 // names that a machine may have on a bill.
 func (e Estimate) names() []string {
 	first, _, _ := strings.Cut(e.Name, ".")
-	names := []string{strings.ToLower(e.Node), strings.ToLower(e.Name), strings.ToLower(first)}
+	names := append([]string{strings.ToLower(e.Node), strings.ToLower(e.Name), strings.ToLower(first)}, providerNames(e.ProviderID)...)
 	slices.Sort(names)
 	return slices.DeleteFunc(slices.Compact(names), func(s string) bool { return s == "" })
+}
+
+// providerNames are what a bill may write for a machine that Kubernetes knows by a provider id: aws:///us-east-1a/i-0abc is i-0abc,
+// azure:///subscriptions/... is the resource without its scheme, gce://project/zone/name is projects/project/zones/zone/instances/name. The whole
+// path is what tells machines of scale sets apart: the last part is their number.
+func providerNames(id string) []string {
+	scheme, path, ok := strings.Cut(strings.ToLower(id), "://")
+	path = strings.Trim(path, "/")
+	if !ok || path == "" {
+		return nil
+	}
+	parts := strings.Split(path, "/")
+	last := parts[len(parts)-1]
+	switch scheme {
+	case "aws":
+		return []string{last}
+	case "azure":
+		return []string{"/" + path}
+	case "gce":
+		if len(parts) == 3 {
+			whole := "projects/" + parts[0] + "/zones/" + parts[1] + "/instances/" + last
+			return []string{whole, "//compute.googleapis.com/" + whole, last}
+		}
+	}
+	return nil
 }
 
 func (r Row) names() []string {

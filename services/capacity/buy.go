@@ -40,7 +40,7 @@ func Buy(in *Input, p *Plan) (*Purchase, error) {
 		home[q.Name] = q.Node
 	}
 	for i := range in.Candidates {
-		out.Offerings = append(out.Offerings, in.Candidates[i].packed())
+		out.Offerings = append(out.Offerings, in.Candidates[i].packed(in))
 	}
 	gone := map[string]bool{}
 	for _, d := range p.Drain {
@@ -88,8 +88,9 @@ func (out *Purchase) run(in *Input, home map[string]string, gone map[string]bool
 		if at < 0 {
 			at = len(out.Offerings)
 			none := int64(0)
+			k := n.kind()
 			out.Offerings = append(out.Offerings, packing.Offering{Offering: n.Offering, Price: n.Price, CPUMilli: max(n.CPUMilli, 0), MemMiB: max(n.MemMiB, 0), GPUModel: n.GPUModel,
-				GPUCount: n.GPUCount, SharesGPUs: n.SharesGPUs, Arch: n.Arch, MaxPods: n.MaxPods, Stock: &none, GPUMemMiB: n.GPUMemMiB, Pool: n.Pool})
+				GPUCount: n.GPUCount, SharesGPUs: n.SharesGPUs, Arch: n.Arch, MaxPods: n.MaxPods, Stock: &none, GPUMemMiB: n.GPUMemMiB, Pool: n.Pool, Taints: n.Taints, Labels: in.ruleLabels(&k)})
 		}
 		out.Running = append(out.Running, Running{Name: n.Name, Pool: n.Pool, Offering: at, Pods: on[n.Name]})
 	}

@@ -40,6 +40,8 @@ type Input struct {
 	Pods       []Pod            `json:"pods"`
 	Daemons    []Daemon         `json:"daemons,omitempty"`
 	Candidates []Candidate      `json:"candidates"`
+	Rules      []NodeRule       `json:"rules,omitempty"`  // what pods' specs say about nodes
+	Limits     []Limit          `json:"limits,omitempty"` // PodDisruptionBudgets
 }
 
 // Policy holds the caps and the taste of a cluster. Zero values mean no cap, and the defaults of WithDefaults.
@@ -192,25 +194,27 @@ func (w FreezeWindow) Windows(now time.Time, in *time.Location) []fleet.Interval
 
 // Node is a machine of the cluster. Sizes are what pods may use, daemons included.
 type Node struct {
-	UID         string          `json:"uid"`
-	Name        string          `json:"name"`
-	Pool        string          `json:"pool,omitempty"`
-	Offering    fleet.Offering  `json:"offering"`
-	Phase       fleet.NodePhase `json:"phase"`
-	CPUMilli    int64           `json:"cpu"`
-	MemMiB      int64           `json:"mem"`
-	MaxPods     int64           `json:"max_pods"`
-	GPUModel    fleet.GPUModel  `json:"gpu_model,omitempty"`
-	GPUCount    int64           `json:"gpus,omitempty"`
-	GPUMemMiB   int64           `json:"gpu_mem,omitempty"`
-	SharesGPUs  bool            `json:"shares,omitempty"`
-	Arch        string          `json:"arch,omitempty"`
-	Price       *fleet.Money    `json:"price,omitempty"` // per hour, commitments counted; nil: unknown
-	Saves       *fleet.Money    `json:"saves,omitempty"` // per hour, what letting it go saves: 0 where a commitment pays for it anyway
-	HazardMilli int64           `json:"hazard,omitempty"`
-	Notice      bool            `json:"notice,omitempty"` // the cloud takes it back soon
-	Fixed       string          `json:"fixed,omitempty"`  // why it stays whatever it costs: mig, protected; empty: it may go
-	StartedAt   time.Time       `json:"started_at"`
+	UID         string            `json:"uid"`
+	Name        string            `json:"name"`
+	Pool        string            `json:"pool,omitempty"`
+	Offering    fleet.Offering    `json:"offering"`
+	Phase       fleet.NodePhase   `json:"phase"`
+	CPUMilli    int64             `json:"cpu"`
+	MemMiB      int64             `json:"mem"`
+	MaxPods     int64             `json:"max_pods"`
+	GPUModel    fleet.GPUModel    `json:"gpu_model,omitempty"`
+	GPUCount    int64             `json:"gpus,omitempty"`
+	GPUMemMiB   int64             `json:"gpu_mem,omitempty"`
+	SharesGPUs  bool              `json:"shares,omitempty"`
+	Arch        string            `json:"arch,omitempty"`
+	Price       *fleet.Money      `json:"price,omitempty"` // per hour, commitments counted; nil: unknown
+	Saves       *fleet.Money      `json:"saves,omitempty"` // per hour, what letting it go saves: 0 where a commitment pays for it anyway
+	HazardMilli int64             `json:"hazard,omitempty"`
+	Notice      bool              `json:"notice,omitempty"` // the cloud takes it back soon
+	Fixed       string            `json:"fixed,omitempty"`  // why it stays whatever it costs: mig, protected; empty: it may go
+	StartedAt   time.Time         `json:"started_at"`
+	Labels      map[string]string `json:"labels,omitempty"` // those that rules speak of
+	Taints      []string          `json:"taints,omitempty"` // key=value:effect, sorted
 }
 
 // Pod is a replica, or one that a workload's plan is about to add. Sizes are requests.
@@ -231,11 +235,19 @@ type Pod struct {
 	Where     []string         `json:"where,omitempty"`  // selectors as packing writes them
 	SpotOK    bool             `json:"spot_ok,omitempty"`
 	Class     packing.Class    `json:"class,omitempty"`
-	Protected string           `json:"protected,omitempty"` // why it is not moved: label, bare, job, gold_single; empty: it may be
+	Protected string           `json:"protected,omitempty"` // why it is not moved: label, bare, job, gold_single, pdb, rules; empty: it may be
 	Daemon    bool             `json:"daemon,omitempty"`
 	Planned   bool             `json:"planned,omitempty"` // not created yet
 	Since     time.Time        `json:"since"`
 	ReadyAt   time.Time        `json:"ready_at,omitzero"`
+	Rule      int              `json:"rule,omitempty"`      // of Input.Rules, from 1; 0: none
+	Limit     int              `json:"limit,omitempty"`     // of Input.Limits, from 1; 0: none
+	Tolerates []string         `json:"tolerates,omitempty"` // taints of the cluster's machines; "*": all
+	Groups    []string         `json:"groups,omitempty"`    // that terms of pods name and it belongs to
+	Affinity  []string         `json:"affinity,omitempty"`  // group@node or group@zone
+	Anti      []string         `json:"anti,omitempty"`
+	Spread    []string         `json:"spread,omitempty"` // group@zone:skew, with :soft where it does not bind
+	Untold    bool             `json:"untold,omitempty"` // its spec asks for more than was told: it is neither placed nor moved
 }
 
 // Daemon runs on every machine.
@@ -247,20 +259,22 @@ type Daemon struct {
 
 // Candidate is a machine that can be rented. Sizes are what pods may use, daemons included.
 type Candidate struct {
-	Offering      fleet.Offering `json:"offering"`
-	Price         *fleet.Money   `json:"price"` // of one more, commitments counted; nil: unknown, not bought
-	CPUMilli      int64          `json:"cpu"`
-	MemMiB        int64          `json:"mem"`
-	MaxPods       int64          `json:"max_pods"`
-	VCPU          int64          `json:"vcpu,omitempty"`
-	GPUModel      fleet.GPUModel `json:"gpu_model,omitempty"`
-	GPUCount      int64          `json:"gpus,omitempty"`
-	GPUMemMiB     int64          `json:"gpu_mem,omitempty"`
-	SharesGPUs    bool           `json:"shares,omitempty"`
-	MIG           bool           `json:"mig,omitempty"`
-	Arch          string         `json:"arch"`
-	HazardMilli   int64          `json:"hazard,omitempty"`    // interruptions expected per machine-hour
-	StockOutMilli int64          `json:"stock_out,omitempty"` // chance that a request now fails
-	BackoffUntil  time.Time      `json:"backoff_until,omitzero"`
-	Stock         *int64         `json:"stock,omitempty"` // machines to be had; nil: no limit known
+	Offering      fleet.Offering    `json:"offering"`
+	Price         *fleet.Money      `json:"price"` // of one more, commitments counted; nil: unknown, not bought
+	CPUMilli      int64             `json:"cpu"`
+	MemMiB        int64             `json:"mem"`
+	MaxPods       int64             `json:"max_pods"`
+	VCPU          int64             `json:"vcpu,omitempty"`
+	GPUModel      fleet.GPUModel    `json:"gpu_model,omitempty"`
+	GPUCount      int64             `json:"gpus,omitempty"`
+	GPUMemMiB     int64             `json:"gpu_mem,omitempty"`
+	SharesGPUs    bool              `json:"shares,omitempty"`
+	MIG           bool              `json:"mig,omitempty"`
+	Arch          string            `json:"arch"`
+	HazardMilli   int64             `json:"hazard,omitempty"`    // interruptions expected per machine-hour
+	StockOutMilli int64             `json:"stock_out,omitempty"` // chance that a request now fails
+	BackoffUntil  time.Time         `json:"backoff_until,omitzero"`
+	Stock         *int64            `json:"stock,omitempty"`  // machines to be had; nil: no limit known
+	Labels        map[string]string `json:"labels,omitempty"` // of rules, that all running machines of its type have
+	Taints        []string          `json:"taints,omitempty"`
 }

@@ -10,7 +10,7 @@ import (
 // with a finding is a defect and must not be shown or carried out.
 func Check(in Input, p *Plan) []string {
 	in.Policy = in.Policy.WithDefaults()
-	c := &checker{in: &in, p: p, node: map[string]*Node{}, pod: map[string][]int{}}
+	c := &checker{limits: map[int]int64{}, in: &in, p: p, node: map[string]*Node{}, pod: map[string][]int{}}
 	for i := range in.Nodes {
 		c.node[in.Nodes[i].Name] = &in.Nodes[i]
 	}
@@ -25,11 +25,12 @@ func Check(in Input, p *Plan) []string {
 }
 
 type checker struct {
-	in   *Input
-	p    *Plan
-	node map[string]*Node
-	pod  map[string][]int
-	bad  []string
+	in     *Input
+	p      *Plan
+	node   map[string]*Node
+	pod    map[string][]int
+	bad    []string
+	limits map[int]int64 // pods under each disruption limit that are moved
 }
 
 func (c *checker) say(format string, args ...any) {
@@ -146,6 +147,11 @@ func (c *checker) pods(d Drain, n *Node, moved map[string]int) {
 			continue
 		}
 		moved[p.Workload]++
+		if p.Limit > 0 {
+			if c.limits[p.Limit]++; c.limits[p.Limit] > c.in.Limits[p.Limit-1].Allowed {
+				c.say("draining %s evicts more than %s allows", d.Name, c.in.Limits[p.Limit-1].Name)
+			}
+		}
 		switch {
 		case p.Protected != "" || p.Phase != fleet.PodReady || c.in.Now.Sub(p.ReadyAt).Seconds() < float64(c.in.Policy.RampSec):
 			c.say("drains %s with %s, which may not be moved", d.Name, p.Name)
@@ -161,7 +167,7 @@ func (c *checker) machines() {
 	for _, d := range c.p.Drain {
 		gone[d.Name] = true
 	}
-	d := &planner{in: c.in}
+	d := &planner{in: c.in, bound: c.in.bound()}
 	load := map[string][]int{}
 	for i := range c.in.Pods {
 		p := &c.in.Pods[i]

@@ -21,6 +21,8 @@ type planner struct {
 	pending  []int   // pods that need a place, as far as they have none
 	leaving  map[int]bool
 	moved    map[string]int // pods of each workload that move, so far
+	evicted  map[int]int64  // pods under each disruption limit that move, so far
+	bound    bool           // some pod has rules about others
 	has      map[string]int // replicas of each workload
 	left     caps
 	actions  int
@@ -44,7 +46,7 @@ func Decide(in Input, stop func() bool) (*Plan, error) {
 		return nil, err
 	}
 	in.Policy = in.Policy.WithDefaults()
-	d := &planner{in: &in, stop: stop, leaving: map[int]bool{}, moved: map[string]int{}, has: map[string]int{}, unplace: map[int]packing.Unplaced{},
+	d := &planner{in: &in, stop: stop, leaving: map[int]bool{}, moved: map[string]int{}, evicted: map[int]int64{}, bound: in.bound(), has: map[string]int{}, unplace: map[int]packing.Unplaced{},
 		plan: &Plan{At: in.Now, DataAt: in.DataAt, Mode: in.Mode, Add: []Group{}, Drain: []Drain{}, Nodes: []NodeNote{}, Waiting: []Waiting{}, Considered: []Option{}}}
 	d.settle()
 	d.hold()
@@ -63,6 +65,11 @@ func Decide(in Input, stop func() bool) (*Plan, error) {
 	}
 	d.report()
 	return d.plan, nil
+}
+
+// bound tells whether some pod has rules about other pods.
+func (in *Input) bound() bool {
+	return slices.ContainsFunc(in.Pods, func(p Pod) bool { return len(p.Affinity)+len(p.Anti)+len(p.Spread) > 0 })
 }
 
 func (in *Input) validate() error {
@@ -84,6 +91,9 @@ func (in *Input) validate() error {
 		p := &in.Pods[i]
 		if p.CPUMilli < 0 || p.MemMiB < 0 || p.GPUCount < 0 || p.GPUMilli < 0 || p.GPUMilli > 1000 {
 			return fleet.Errorf(fleet.CodeInvalid, "pod %q asks for a size that is negative", p.Name)
+		}
+		if p.Rule < 0 || p.Rule > len(in.Rules) || p.Limit < 0 || p.Limit > len(in.Limits) {
+			return fleet.Errorf(fleet.CodeInvalid, "pod %q names a rule that is not there", p.Name)
 		}
 	}
 	for i := range in.Candidates {
@@ -292,7 +302,7 @@ func (d *planner) roomFor(pod int, except *host) *host {
 	var best *host
 	var least int64
 	for _, h := range d.hosts {
-		if h == except || h.gone || !h.open || !h.room.fits(p, h.shares) || d.refuses(p, &h.kind) != "" {
+		if h == except || h.gone || !h.open || !h.room.fits(p, h.shares) || d.refuses(p, &h.kind) != "" || !d.welcome(pod, h) {
 			continue
 		}
 		left := h.room.cpu + h.room.mem/4
@@ -371,7 +381,7 @@ func (d *planner) pack(pods []int, capped bool) (*packing.Answer, []int, error) 
 	var offers []packing.Offering
 	var index []int
 	for c := range d.in.Candidates {
-		o := d.in.Candidates[c].packed()
+		o := d.in.Candidates[c].packed(d.in)
 		if why := d.buyable(c); capped && why != "" {
 			if why == "spot" {
 				continue

@@ -23,10 +23,12 @@ type kind struct {
 	shares, mig    bool
 	price, weighed fleet.Money
 	known          bool // price
+	labels         map[string]string
+	taints         []string
 }
 
 func (n *Node) kind() kind {
-	k := kind{offering: n.Offering, model: n.GPUModel, gpus: n.GPUCount, gpuMem: n.GPUMemMiB, arch: n.Arch, pool: n.Pool, shares: n.SharesGPUs}
+	k := kind{offering: n.Offering, model: n.GPUModel, gpus: n.GPUCount, gpuMem: n.GPUMemMiB, arch: n.Arch, pool: n.Pool, shares: n.SharesGPUs, labels: n.Labels, taints: n.Taints}
 	if n.Price != nil {
 		k.known, k.price, k.weighed = true, *n.Price, weigh(*n.Price, n.HazardMilli)
 	}
@@ -34,7 +36,7 @@ func (n *Node) kind() kind {
 }
 
 func (c *Candidate) kind() kind {
-	k := kind{offering: c.Offering, model: c.GPUModel, gpus: c.GPUCount, gpuMem: c.GPUMemMiB, arch: c.Arch, shares: c.SharesGPUs, mig: c.MIG}
+	k := kind{offering: c.Offering, model: c.GPUModel, gpus: c.GPUCount, gpuMem: c.GPUMemMiB, arch: c.Arch, shares: c.SharesGPUs, mig: c.MIG, labels: c.Labels, taints: c.Taints}
 	if c.Price != nil && *c.Price > 0 {
 		k.known, k.price, k.weighed = true, *c.Price, weigh(*c.Price, c.HazardMilli)
 	}
@@ -96,7 +98,7 @@ func (d *planner) refuses(p *Pod, k *kind) string {
 			return "where"
 		}
 	}
-	return ""
+	return d.ruled(p, k)
 }
 
 func (d *planner) modelOK(models []fleet.GPUModel, m fleet.GPUModel) bool {
@@ -252,6 +254,9 @@ func (d *planner) holdsAll(c int, pods []int) string {
 		}
 		r.take(&d.in.Pods[i], k.shares)
 	}
+	if d.bound && !d.together(pods) {
+		return "rules"
+	}
 	return ""
 }
 
@@ -284,10 +289,16 @@ func (p *Pod) packed(equal []Equivalence) (packing.Pod, error) {
 			out.GPUModels = append(slices.Clone(out.GPUModels), e.Use)
 		}
 	}
-	if len(p.Where) > 0 || p.MIG != "" || p.Class != "" {
+	if len(p.Where) > 0 || p.MIG != "" || p.Class != "" || p.Rule > 0 || p.Untold || len(p.Tolerates)+len(p.Groups)+len(p.Affinity)+len(p.Anti)+len(p.Spread) > 0 {
 		text := packing.RuleText{Where: p.Where, MIG: p.MIG, Class: string(p.Class)}
 		rules, err := text.Rules()
 		if err != nil {
+			return out, err
+		}
+		if rules == nil {
+			rules = &packing.Rules{}
+		}
+		if err := p.addRules(rules); err != nil {
 			return out, err
 		}
 		out.Rules = rules
@@ -295,7 +306,8 @@ func (p *Pod) packed(equal []Equivalence) (packing.Pod, error) {
 	return out, nil
 }
 
-func (c *Candidate) packed() packing.Offering {
+func (c *Candidate) packed(in *Input) packing.Offering {
+	k := c.kind()
 	return packing.Offering{Offering: c.Offering, Price: c.Price, CPUMilli: max(c.CPUMilli, 0), MemMiB: max(c.MemMiB, 0), GPUModel: c.GPUModel, GPUCount: c.GPUCount,
-		SharesGPUs: c.SharesGPUs, Arch: c.Arch, MaxPods: c.MaxPods, Stock: c.Stock, VCPU: c.VCPU, GPUMemMiB: c.GPUMemMiB, MIG: c.MIG, HazardMilli: min(c.HazardMilli, maxHazard)}
+		SharesGPUs: c.SharesGPUs, Arch: c.Arch, MaxPods: c.MaxPods, Stock: c.Stock, VCPU: c.VCPU, GPUMemMiB: c.GPUMemMiB, MIG: c.MIG, HazardMilli: min(c.HazardMilli, maxHazard), Taints: c.Taints, Labels: in.ruleLabels(&k)}
 }

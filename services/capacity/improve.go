@@ -104,13 +104,18 @@ func (d *planner) mayMove(h *host, pods []int) bool {
 	if h.isNew() {
 		return true
 	}
-	more := map[string]int{}
+	more, limits := map[string]int{}, map[int]int64{}
 	for _, i := range pods {
 		p := &d.in.Pods[i]
 		if p.Protected != "" {
 			return false
 		}
 		more[p.Workload]++
+		if p.Limit > 0 {
+			if limits[p.Limit]++; d.evicted[p.Limit]+limits[p.Limit] > d.in.Limits[p.Limit-1].Allowed {
+				return false
+			}
+		}
 		if d.moved[p.Workload]+more[p.Workload] > max(1, d.has[p.Workload]*int(d.in.Policy.MaxMovedMilli)/1000) {
 			return false
 		}
@@ -129,6 +134,7 @@ func (d *planner) let(h *host, why Why, saving, churn fleet.Money) {
 	for _, i := range h.pods {
 		if !h.isNew() {
 			d.moved[d.in.Pods[i].Workload]++
+			d.evicted[d.in.Pods[i].Limit]++
 		}
 	}
 	h.pods = nil
@@ -212,10 +218,10 @@ func (d *planner) exchange(h *host) bool {
 	if len(h.pods) == 0 || !d.mayMove(h, h.pods) {
 		return false
 	}
-	best := -1
+	best, zoned := -1, d.bound && d.zoned(h.pods)
 	for c := range d.kinds {
 		k := &d.kinds[c]
-		if !k.known || k.price >= h.saving() || k.weighed >= h.weighed || best >= 0 && k.weighed >= d.kinds[best].weighed || h.same(k) || d.buyable(c) != "" || !d.affords(c) {
+		if !k.known || k.price >= h.saving() || k.weighed >= h.weighed || best >= 0 && k.weighed >= d.kinds[best].weighed || h.same(k) || d.buyable(c) != "" || !d.affords(c) || zoned && k.offering.Zone != h.offering.Zone {
 			continue
 		}
 		saving := min(h.saving()-k.price, h.weighed-k.weighed)

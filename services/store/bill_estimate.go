@@ -80,7 +80,7 @@ func LoadBillEstimates(ctx context.Context, tx *Tx, from, to time.Time, hours bo
 		return cmp.Or(a.Day.Compare(b.Day), cmp.Compare(a.Cloud, b.Cloud))
 	})
 	rows, err := tx.pgx.Query(ctx, `
-SELECT cluster_id::text, uid, name, cloud, region, instance_type, purchase, started_at, ended_at FROM node
+SELECT cluster_id::text, uid, name, provider_id, cloud, region, instance_type, purchase, started_at, ended_at FROM node
 WHERE tenant_id = $1 AND started_at < $3 AND (ended_at IS NULL OR ended_at > $2) ORDER BY cluster_id, uid`, tx.Tenant, from, to)
 	if err != nil {
 		return out, fmt.Errorf("load machines: %w", err)
@@ -90,7 +90,7 @@ WHERE tenant_id = $1 AND started_at < $3 AND (ended_at IS NULL OR ended_at > $2)
 		e := billing.Estimate{Unpriced: true}
 		var started time.Time
 		var ended *time.Time
-		if err := rows.Scan(&e.Cluster, &e.Node, &e.Name, &e.Cloud, &e.Region, &e.InstanceType, &e.Purchase, &started, &ended); err != nil {
+		if err := rows.Scan(&e.Cluster, &e.Node, &e.Name, &e.ProviderID, &e.Cloud, &e.Region, &e.InstanceType, &e.Purchase, &started, &ended); err != nil {
 			return out, fmt.Errorf("load machines: %w", err)
 		}
 		until := to
@@ -98,7 +98,8 @@ WHERE tenant_id = $1 AND started_at < $3 AND (ended_at IS NULL OR ended_at > $2)
 			until = *ended
 		}
 		for day := later(started.UTC(), from).Truncate(24 * time.Hour); day.Before(until) && !day.After(last); day = day.Add(24 * time.Hour) {
-			if _, ok := at[key{day, e.Cluster, e.Node}]; ok {
+			if i, ok := at[key{day, e.Cluster, e.Node}]; ok {
+				out.Machines[i].ProviderID = e.ProviderID
 				continue
 			}
 			if e.Day = day; len(out.Machines) > maxBillMachineHours/24 {

@@ -72,6 +72,9 @@ func LoadCapacityInput(ctx context.Context, tx *Tx, book *market.PriceBook, clus
 	if err := c.offerings(ctx, tx); err != nil {
 		return nil, err
 	}
+	if err := c.rules(ctx, tx); err != nil {
+		return nil, err
+	}
 	return &c.in, nil
 }
 

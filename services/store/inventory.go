@@ -51,10 +51,14 @@ func (s *Source) prepareInventory(now time.Time, p *prepared, inv *agentv1.Inven
 	if err := s.checkInventory(now, inv); err != nil {
 		return err
 	}
+	if err := checkRules(inv); err != nil {
+		return err
+	}
 	at := millis(inv.GetAtMs())
 	p.news = true
 	p.queue = func(b *pgx.Batch, tx *Tx) {
 		s.queueNodes(b, tx, inv, at)
+		s.queuePlacements(b, tx, inv)
 		s.queuePods(b, tx, inv, at)
 		s.queueWorkloads(b, tx, inv, at)
 		s.queueWriters(b, tx, inv)
@@ -207,14 +211,15 @@ func (s *Source) queueNodes(b *pgx.Batch, tx *Tx, inv *agentv1.Inventory, at tim
 		uids = append(uids, n.GetUid())
 		rows = append(rows, []any{tx.Tenant, s.Cluster, n.GetUid(), n.GetName(), n.GetPool(), n.GetCloud(), n.GetRegion(), n.GetZone(), n.GetInstanceType(),
 			purchase, n.GetPhase(), n.GetCpuMilli(), n.GetMemMib(), n.GetGpuModel(), n.GetGpuCount(), n.GetGpuMemoryMib(), labelsOf(n.GetLabels()),
-			momentOr(n.GetStartedMs(), at), moment(n.GetReadyMs()), moment(n.GetEndedMs()), gpuGroupsOf(n.GetGpus())})
+			momentOr(n.GetStartedMs(), at), moment(n.GetReadyMs()), moment(n.GetEndedMs()), gpuGroupsOf(n.GetGpus()), n.GetProviderId(), taintsOf(n)})
 	}
 	queueRows(b, `INSERT INTO node (tenant_id, cluster_id, uid, name, pool, cloud, region, zone, instance_type, purchase, phase, cpu_milli, mem_mib,
-  gpu_model, gpu_count, gpu_memory_mib, labels, started_at, ready_at, ended_at, gpus)`, `
+  gpu_model, gpu_count, gpu_memory_mib, labels, started_at, ready_at, ended_at, gpus, provider_id, taints)`, `
 ON CONFLICT (tenant_id, cluster_id, uid) DO UPDATE SET name = excluded.name, pool = excluded.pool, cloud = excluded.cloud, region = excluded.region,
   zone = excluded.zone, instance_type = excluded.instance_type, purchase = excluded.purchase, phase = excluded.phase, cpu_milli = excluded.cpu_milli,
   mem_mib = excluded.mem_mib, gpu_model = excluded.gpu_model, gpu_count = excluded.gpu_count, gpu_memory_mib = excluded.gpu_memory_mib,
   labels = excluded.labels, started_at = least(node.started_at, excluded.started_at), ready_at = least(node.ready_at, excluded.ready_at), ended_at = excluded.ended_at, gpus = excluded.gpus,
+  provider_id = coalesce(nullif(excluded.provider_id, ''), node.provider_id), taints = excluded.taints,
   touched_from = CASE
     WHEN (node.name, node.cloud, node.region, node.zone, node.instance_type, node.purchase, node.cpu_milli, node.mem_mib, node.gpu_model, node.gpu_count, node.gpus) IS DISTINCT FROM
       (excluded.name, excluded.cloud, excluded.region, excluded.zone, excluded.instance_type, excluded.purchase, excluded.cpu_milli, excluded.mem_mib, excluded.gpu_model,
@@ -224,9 +229,10 @@ ON CONFLICT (tenant_id, cluster_id, uid) DO UPDATE SET name = excluded.name, poo
     ELSE node.touched_from END,
   touched_to = CASE WHEN node.ended_at IS DISTINCT FROM excluded.ended_at THEN greatest(node.touched_to, coalesce(node.ended_at, 'infinity')) ELSE node.touched_to END
 WHERE (node.name, node.pool, node.cloud, node.region, node.zone, node.instance_type, node.purchase, node.phase, node.cpu_milli, node.mem_mib,
-  node.gpu_model, node.gpu_count, node.gpu_memory_mib, node.labels, node.ended_at, node.gpus) IS DISTINCT FROM
+  node.gpu_model, node.gpu_count, node.gpu_memory_mib, node.labels, node.ended_at, node.gpus, node.taints) IS DISTINCT FROM
   (excluded.name, excluded.pool, excluded.cloud, excluded.region, excluded.zone, excluded.instance_type, excluded.purchase, excluded.phase,
-  excluded.cpu_milli, excluded.mem_mib, excluded.gpu_model, excluded.gpu_count, excluded.gpu_memory_mib, excluded.labels, excluded.ended_at, excluded.gpus)
+  excluded.cpu_milli, excluded.mem_mib, excluded.gpu_model, excluded.gpu_count, excluded.gpu_memory_mib, excluded.labels, excluded.ended_at, excluded.gpus, excluded.taints)
+  OR excluded.provider_id NOT IN ('', node.provider_id)
   OR excluded.started_at < node.started_at OR coalesce(node.ready_at, 'infinity') > excluded.ready_at`, rows)
 	switch {
 	case inv.GetSnapshot():
@@ -245,14 +251,14 @@ func (s *Source) queuePods(b *pgx.Batch, tx *Tx, inv *agentv1.Inventory, at time
 		uids = append(uids, d.GetUid())
 		rows = append(rows, []any{tx.Tenant, s.Cluster, d.GetUid(), d.GetName(), d.GetNamespace(), d.GetWorkload(), d.GetNode(), d.GetPhase(), d.GetReason(),
 			d.GetCpuMilli(), d.GetMemMib(), d.GetGpuMilli(), labelsOf(d.GetLabels()), momentOr(d.GetCreatedMs(), at), moment(d.GetStartedMs()),
-			moment(d.GetReadyMs()), moment(d.GetEndedMs()), gpuSharesOf(d.GetGpus())})
+			moment(d.GetReadyMs()), moment(d.GetEndedMs()), gpuSharesOf(d.GetGpus()), int64(d.GetPlacement())}) //nolint:gosec // the same 64 bits
 	}
 	queueRows(b, `INSERT INTO pod (tenant_id, cluster_id, uid, name, namespace, workload_key, node, phase, reason, cpu_milli, mem_mib, gpu_milli, labels,
-  created_at, started_at, ready_at, ended_at, gpus)`, `
+  created_at, started_at, ready_at, ended_at, gpus, placement)`, `
 ON CONFLICT (tenant_id, cluster_id, uid) DO UPDATE SET name = excluded.name, namespace = excluded.namespace, workload_key = excluded.workload_key,
   node = excluded.node, phase = excluded.phase, reason = excluded.reason, cpu_milli = excluded.cpu_milli, mem_mib = excluded.mem_mib,
   gpu_milli = excluded.gpu_milli, labels = excluded.labels, created_at = least(pod.created_at, excluded.created_at), started_at = excluded.started_at,
-  ready_at = excluded.ready_at, ended_at = excluded.ended_at, gpus = excluded.gpus,
+  ready_at = excluded.ready_at, ended_at = excluded.ended_at, gpus = excluded.gpus, placement = excluded.placement,
   touched_from = CASE
     WHEN (pod.namespace, pod.workload_key, pod.node, pod.cpu_milli, pod.mem_mib, pod.gpu_milli, pod.gpus, coalesce(pod.started_at, pod.created_at)) IS DISTINCT FROM
       (excluded.namespace, excluded.workload_key, excluded.node, excluded.cpu_milli, excluded.mem_mib, excluded.gpu_milli, excluded.gpus,
@@ -261,9 +267,9 @@ ON CONFLICT (tenant_id, cluster_id, uid) DO UPDATE SET name = excluded.name, nam
     ELSE pod.touched_from END,
   touched_to = CASE WHEN pod.ended_at IS DISTINCT FROM excluded.ended_at THEN greatest(pod.touched_to, coalesce(pod.ended_at, 'infinity')) ELSE pod.touched_to END
 WHERE (pod.name, pod.namespace, pod.workload_key, pod.node, pod.phase, pod.reason, pod.cpu_milli, pod.mem_mib, pod.gpu_milli, pod.labels,
-  pod.started_at, pod.ready_at, pod.ended_at, pod.gpus) IS DISTINCT FROM
+  pod.started_at, pod.ready_at, pod.ended_at, pod.gpus, pod.placement) IS DISTINCT FROM
   (excluded.name, excluded.namespace, excluded.workload_key, excluded.node, excluded.phase, excluded.reason, excluded.cpu_milli, excluded.mem_mib,
-  excluded.gpu_milli, excluded.labels, excluded.started_at, excluded.ready_at, excluded.ended_at, excluded.gpus)
+  excluded.gpu_milli, excluded.labels, excluded.started_at, excluded.ready_at, excluded.ended_at, excluded.gpus, excluded.placement)
   OR excluded.created_at < pod.created_at`, rows)
 	switch {
 	case inv.GetSnapshot():
