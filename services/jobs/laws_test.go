@@ -375,7 +375,9 @@ func (l *life) bill() int {
 }
 
 // export holds the FOCUS export of everything against the ledger and the rules, and the purchases against what they cover.
-func (l *life) export() int {
+func (l *life) export() int { return l.exportOf(start.Add(-48*time.Hour), start.Add(72*time.Hour)) }
+
+func (l *life) exportOf(from, to time.Time) int {
 	l.t.Helper()
 	var file bytes.Buffer
 	w, err := focus.NewWriter(&file)
@@ -395,7 +397,7 @@ func (l *life) export() int {
 		return w.Write(&r)
 	}
 	l.tx(func(ctx context.Context, tx *store.Tx) error {
-		e := store.FocusExport{From: start.Add(-48 * time.Hour), To: start.Add(72 * time.Hour), Currency: "USD",
+		e := store.FocusExport{From: from, To: to, Currency: "USD",
 			Node: func(n focus.NodeHour) error {
 				for _, r := range n.Rows() {
 					if err := write(r); err != nil {
