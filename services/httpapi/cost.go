@@ -103,7 +103,7 @@ type CostScope struct {
 	To        time.Time `query:"to" doc:"default: the tenant's newest data"`
 	Aggregate string    `query:"aggregate" default:"team" maxLength:"80" pattern:"^(team|namespace|workload|cluster|kind|purchase|resource|label:.+)$" doc:"team, namespace, workload, cluster, kind, purchase, resource or label:KEY"`
 	AsOf      time.Time `query:"as_of" doc:"what the ledger said at this moment, by the service's clock: closed hours only, without use. Default: the newest versions"`
-	Idle      string    `query:"idle" enum:"separate,shared" default:"separate" doc:"shared: idle and overhead are carried by the workloads of their cluster, per resource and in proportion to their cost; what nobody can carry stays"`
+	Idle      string    `query:"idle" enum:"separate,shared,even" default:"separate" doc:"shared: idle and overhead are carried by the workloads of their cluster, per resource and in proportion to their cost; even: each workload that pays for a resource carries the same part of it; what nobody can carry stays"`
 }
 
 func (s *Server) registerCost() {
@@ -151,21 +151,29 @@ func (in CostScope) query(ctx context.Context, tx *store.Tx, step time.Duration)
 	case q.To.Sub(q.From) > limit:
 		return q, &fleet.Error{Code: fleet.CodeInvalid, Message: "the span is too long for this step", Field: "query.from"}
 	}
-	q.Everybody = in.Idle == "shared" && q.ByOwner()
+	q.Everybody = (in.Idle == "shared" || in.Idle == "even") && q.ByOwner()
 	return q, nil
 }
 
+// spread is how idle is divided when it is shared.
+func (in CostScope) spread() ledger.Spread {
+	if in.Idle == "even" {
+		return ledger.SpreadEven
+	}
+	return ledger.SpreadWeighted
+}
+
 // costs loads rows and shares idle if that is asked for.
-func costs(ctx context.Context, tx *store.Tx, q store.CostQuery) ([]store.CostRow, error) {
+func costs(ctx context.Context, tx *store.Tx, q store.CostQuery, how ledger.Spread) ([]store.CostRow, error) {
 	rows, err := store.Costs(ctx, tx, q)
 	if err != nil || !q.Everybody {
 		return rows, err
 	}
-	return shareIdle(rows), nil
+	return shareIdle(rows, how), nil
 }
 
 // shareIdle lets the workloads of each cluster and step carry what nobody held there, then leaves out those outside the filter.
-func shareIdle(rows []store.CostRow) []store.CostRow {
+func shareIdle(rows []store.CostRow, how ledger.Spread) []store.CostRow {
 	type scope struct {
 		at      time.Time
 		cluster fleet.ClusterID
@@ -188,7 +196,7 @@ func shareIdle(rows []store.CostRow) []store.CostRow {
 	}
 	shared := make([]store.CostRow, 0, len(rows))
 	for _, k := range order {
-		for _, r := range ledger.ShareIdle(scopes[k]) {
+		for _, r := range ledger.ShareIdleBy(scopes[k], how) {
 			if r.Owner.Namespace != outside {
 				shared = append(shared, store.CostRow{At: k.at, Cluster: k.cluster, Key: string(r.Owner.Workload), Row: r})
 			}
@@ -285,13 +293,13 @@ func (s *Server) getAllocations(ctx context.Context, p auth.Principal, in *struc
 			return err
 		}
 		q.Buckets = q.Everybody // a whole span in one bucket, but idle is shared day by day, as the chart shares it
-		rows, err := costs(ctx, tx, q)
+		rows, err := costs(ctx, tx, q, in.spread())
 		if err != nil {
 			return err
 		}
 		before := q
 		before.From, before.To = q.From.Add(q.From.Sub(q.To)), q.From
-		previous, err := costs(ctx, tx, before)
+		previous, err := costs(ctx, tx, before, in.spread())
 		if err != nil {
 			return err
 		}

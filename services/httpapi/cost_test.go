@@ -120,6 +120,7 @@ func TestAllocations(t *testing.T) {
 	}{
 		{"by team, idle beside", "aggregate=team", []string{"workload red 12.00", "idle  8.00", "workload blue 2.00"}},
 		{"by team, idle shared per resource", "aggregate=team&idle=shared", []string{"workload red 18.00", "workload blue 4.00"}},
+		{"by namespace, idle shared evenly by who pays for it", "aggregate=namespace&idle=even", []string{"workload chat 11.00", "workload train 7.00", "workload web 4.00"}},
 		{"by namespace, idle shared by what each pays", "aggregate=namespace&idle=shared", []string{"workload chat 12.00", "workload train 6.00", "workload web 4.00"}},
 		{"one team's part of shared idle is the same when others are filtered out", "aggregate=namespace&idle=shared&namespace=chat", []string{"workload chat 12.00"}},
 		{"one team without idle", "aggregate=workload&team=blue", []string{"workload namespace/web 2.00"}},

@@ -36,7 +36,7 @@ func (s *Server) exportAllocations(ctx context.Context, p auth.Principal, in *st
 	CostScope
 	Format string `query:"format" enum:"csv,parquet" default:"csv"`
 }) (*huma.StreamResponse, error) {
-	if in.Idle == "shared" {
+	if in.Idle != "separate" {
 		return nil, &fleet.Error{Code: fleet.CodeInvalid, Message: "the export has idle apart; share it where it is read", Field: "query.idle"}
 	}
 	if err := s.takeExport(); err != nil {

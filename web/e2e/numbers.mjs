@@ -342,6 +342,7 @@ export async function compareNumbers(page, { base, db, workloads: expected, fail
     ["cost by team", (check) => explorer({ ...about, aggregate: "team", idle: "separate" }, check)],
     ["cost by workload", (check) => explorer({ ...about, aggregate: "workload", idle: "separate" }, check)],
     ["cost by team, idle shared", (check) => explorer({ ...about, aggregate: "team", idle: "shared" }, check)],
+    ["cost by team, idle evenly", (check) => explorer({ ...about, aggregate: "team", idle: "even" }, check)],
     ["cost by workload, idle shared", (check) => explorer({ ...about, aggregate: "workload", idle: "shared" }, check)],
     ["statement", (check) => statement(about, check, months)],
     ["budgets", (check) => budgets(about, check)],

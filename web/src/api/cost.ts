@@ -8,7 +8,7 @@ import type { WireAllocations, WireTimeseries } from "./wire";
 export const AGGREGATES = ["team", "namespace", "workload", "cluster", "purchase", "resource"] as const;
 export type Aggregate = (typeof AGGREGATES)[number];
 
-export const IDLES = ["separate", "shared"] as const;
+export const IDLES = ["separate", "shared", "even"] as const;
 export type Idle = (typeof IDLES)[number];
 
 export type CostKind = "workload" | "idle" | "overhead" | "residual" | "commitment_unused" | "all";

@@ -11724,8 +11724,8 @@ export interface operations {
                 aggregate?: string;
                 /** @description what the ledger said at this moment, by the service's clock: closed hours only, without use. Default: the newest versions */
                 as_of?: string;
-                /** @description shared: idle and overhead are carried by the workloads of their cluster, per resource and in proportion to their cost; what nobody can carry stays */
-                idle?: "separate" | "shared";
+                /** @description shared: idle and overhead are carried by the workloads of their cluster, per resource and in proportion to their cost; even: each workload that pays for a resource carries the same part of it; what nobody can carry stays */
+                idle?: "separate" | "shared" | "even";
                 limit?: number;
             };
             header?: never;
@@ -12057,8 +12057,8 @@ export interface operations {
                 aggregate?: string;
                 /** @description what the ledger said at this moment, by the service's clock: closed hours only, without use. Default: the newest versions */
                 as_of?: string;
-                /** @description shared: idle and overhead are carried by the workloads of their cluster, per resource and in proportion to their cost; what nobody can carry stays */
-                idle?: "separate" | "shared";
+                /** @description shared: idle and overhead are carried by the workloads of their cluster, per resource and in proportion to their cost; even: each workload that pays for a resource carries the same part of it; what nobody can carry stays */
+                idle?: "separate" | "shared" | "even";
                 /** @description hour: at most 31 days */
                 step?: "day" | "hour";
                 /** @description series of workloads, the rest is summed as "other" */
@@ -12935,8 +12935,8 @@ export interface operations {
                 aggregate?: string;
                 /** @description what the ledger said at this moment, by the service's clock: closed hours only, without use. Default: the newest versions */
                 as_of?: string;
-                /** @description shared: idle and overhead are carried by the workloads of their cluster, per resource and in proportion to their cost; what nobody can carry stays */
-                idle?: "separate" | "shared";
+                /** @description shared: idle and overhead are carried by the workloads of their cluster, per resource and in proportion to their cost; even: each workload that pays for a resource carries the same part of it; what nobody can carry stays */
+                idle?: "separate" | "shared" | "even";
                 format?: "csv" | "parquet";
             };
             header?: never;

@@ -388,7 +388,7 @@ export const en = {
     size: "Replicas asked for",
     sizeHeld: "{{want}} ({{need}} needed now, the rest is held)",
     inCharge: "In charge",
-    inChargeHint: "The cheapest of 330 candidates that would have kept the objective, chosen every hour.",
+    inChargeHint: "The cheapest of 300 candidates that would have kept the objective, chosen every hour.",
     choice: "{{method}}, {{quantile}} certain, held {{hold}}",
     method: {
       mean_30s: "Mean of 30 s",
@@ -396,6 +396,7 @@ export const en = {
       mean_5m: "Mean of 5 min",
       trend: "Trend of a minute",
       linear: "Learned mix with yesterday",
+      upper: "Learned upper line with recent peaks",
     },
     expectedLate: "Late requests",
     expectedLateValue: "{{late}} expected (over {{wait}}); aim {{aim}}, objective {{objective}}",
@@ -702,9 +703,9 @@ export const en = {
     },
     resource: { cpu: "CPU", memory: "Memory", gpu: "GPU" },
     idleLabel: "Idle cost",
-    idle: { separate: "Separate", shared: "Shared" },
+    idle: { separate: "Separate", shared: "Shared", even: "Evenly" },
     idleHint:
-      "Separate shows capacity that nobody held as a line of its own. Shared spreads it over those who used the nodes.",
+      "Separate shows capacity that nobody held as a line of its own. Shared spreads it over those who used the nodes, by what each pays; evenly, in equal parts.",
     series: "Cost over time",
     perDay: "per day",
     table: "Who bears it",

@@ -523,7 +523,7 @@ export class FakeApi {
     const owner = aggregate !== "cluster" && aggregate !== "purchase" && aggregate !== "resource";
     const kind = owner ? ("workload" as const) : ("all" as const);
     const groups = this.groups(aggregate).map((g) => ({ ...g, kind, amount: g.amount * span }));
-    if (!owner || query.get("idle") === "shared") return groups;
+    if (!owner || ["shared", "even"].includes(query.get("idle") ?? "")) return groups;
     return [
       ...groups,
       { key: "", name: "", kind: "idle" as const, amount: 17_980.2 * span },
