@@ -83,6 +83,7 @@ ORDER BY w.key, w.id LIMIT @limit`, pgx.NamedArgs{
 }
 
 // LatestObservations returns the newest observation of each workload of the clusters, by cluster and key.
+// An agent tells a large cluster in parts of one tick, which arrive one after the other: the tick before fills in what is still to come.
 func LatestObservations(ctx context.Context, tx *Tx, clusters []fleet.ClusterID) (map[fleet.ClusterID]map[string]*agentv1.WorkloadObservation, error) {
 	out := map[fleet.ClusterID]map[string]*agentv1.WorkloadObservation{}
 	ids := make([]string, len(clusters))
@@ -91,7 +92,9 @@ func LatestObservations(ctx context.Context, tx *Tx, clusters []fleet.ClusterID)
 	}
 	rows, err := tx.pgx.Query(ctx, `
 SELECT c.id::text, o.body FROM unnest($2::uuid[]) AS c(id)
-CROSS JOIN LATERAL (SELECT body FROM observation o WHERE o.tenant_id = $1 AND o.cluster_id = c.id ORDER BY o.at DESC LIMIT 1) o`, tx.Tenant, ids)
+CROSS JOIN LATERAL (SELECT o.at, o.body FROM observation o WHERE o.tenant_id = $1 AND o.cluster_id = c.id AND o.at IN (
+  SELECT DISTINCT n.at FROM observation n WHERE n.tenant_id = $1 AND n.cluster_id = c.id ORDER BY n.at DESC LIMIT 2)) o
+ORDER BY o.at`, tx.Tenant, ids)
 	if err != nil {
 		return nil, fmt.Errorf("load newest observations: %w", err)
 	}
@@ -106,7 +109,10 @@ CROSS JOIN LATERAL (SELECT body FROM observation o WHERE o.tenant_id = $1 AND o.
 		if err := proto.Unmarshal(body, &o); err != nil {
 			return nil, fmt.Errorf("read newest observation: %w", err)
 		}
-		byKey := make(map[string]*agentv1.WorkloadObservation, len(o.GetWorkloads()))
+		byKey := out[id]
+		if byKey == nil {
+			byKey = make(map[string]*agentv1.WorkloadObservation, len(o.GetWorkloads()))
+		}
 		for _, w := range o.GetWorkloads() {
 			byKey[w.GetWorkload()] = w
 		}

@@ -257,7 +257,7 @@ async function workloads({ page, base, db }, check, expected) {
     sql(db, "SELECT id::text, replicas FROM workload WHERE gone_at IS NULL").map(([id, n]) => [id, Number(n)]),
   );
   const seen = new Set();
-  let moved = 0;
+  let [moved, told] = [0, 0];
   for (let n = 0; n < 60; n++) {
     const rows = await rowsOf(page, "Workloads");
     check.same(`rows of page ${n + 1}`, rows.length, answer.items.length);
@@ -268,6 +268,7 @@ async function workloads({ page, base, db }, check, expected) {
         continue;
       }
       seen.add(item.id);
+      if (Object.keys(item.signals).length > 0) told++;
       check.same(`${item.name}, replicas`, row.cells[2].split("\n")[0], `${item.ready} / ${item.replicas}`);
       if (replicas.get(item.id) !== item.replicas) moved++; // scaled since they were read from the database
       if (item.cost_hour) check.shows(`${item.name}, cost`, row.cells.at(-1), nano(item.cost_hour));
@@ -288,6 +289,7 @@ async function workloads({ page, base, db }, check, expected) {
   }
   check.same("workloads listed", seen.size, replicas.size);
   check.same("workloads at least", seen.size >= expected, true);
+  check.same("signals of nearly all", told >= 0.9 * seen.size, true);
   check.same("replicas as in the database, of nearly all", moved <= seen.size / 10, true);
   // Search, a team, and the dearest first.
   const [[word]] = sql(db, "SELECT count(*) FROM workload WHERE gone_at IS NULL AND strpos(lower(key), 'ranker') > 0");
