@@ -51,7 +51,7 @@ type ForecastNow struct {
 
 // ForecastChoice is a candidate and how it fared.
 type ForecastChoice struct {
-	Method      string  `json:"method" enum:"mean_30s,mean_2m,mean_5m,trend,linear"`
+	Method      string  `json:"method" enum:"mean_30s,mean_2m,mean_5m,trend,linear,upper"`
 	Quantile    float64 `json:"quantile"`
 	HoldSeconds int     `json:"hold_seconds"`
 	Expected    float64 `json:"expected_late" doc:"share of late requests, with what was to be expected beforehand"`

@@ -13,7 +13,7 @@ import (
 // parameters of the same shape stays valid.
 const (
 	codecMagic   = 'Q'
-	codecVersion = 2
+	codecVersion = 3
 	// MaxEncoded is the largest kept policy that is read, bytes. One of the defaults has 40 to 70 thousand.
 	MaxEncoded = 512 << 10
 )
@@ -34,7 +34,7 @@ func (c *Policy) Encode() []byte {
 	w.buf = append(w.buf, codecMagic, codecVersion)
 	w.shape(&c.par)
 	w.int(c.slot)
-	w.floats(c.load.work, c.load.started, c.load.queue, c.requests, c.slots, c.hours, c.since, c.fast)
+	w.floats(c.load.work, c.load.started, c.load.queue, c.requests, c.slots, c.hours, c.since, c.fast, c.budget.late, c.budget.requests, c.scale)
 	w.int(int64(c.chief))
 	w.int(int64(c.second))
 	w.history(&c.past)
@@ -66,7 +66,7 @@ func Decode(b []byte, p Params) (*Policy, error) {
 		return nil, ErrShape
 	}
 	c.slot = r.int(0, math.MaxInt32)
-	r.floats(&c.load.work, &c.load.started, &c.load.queue, &c.requests, &c.slots, &c.hours, &c.since, &c.fast)
+	r.floats(&c.load.work, &c.load.started, &c.load.queue, &c.requests, &c.slots, &c.hours, &c.since, &c.fast, &c.budget.late, &c.budget.requests, &c.scale)
 	c.chief = int(r.int(0, int64(len(c.queue)-1)))
 	c.second = int(r.int(-1, int64(len(c.queue)-1)))
 	r.history(&c.past)
@@ -138,15 +138,12 @@ func (w *writer) forecast(f *forecast) {
 	for _, n := range f.errors.count {
 		w.buf = binary.LittleEndian.AppendUint32(w.buf, math.Float32bits(n))
 	}
-	if f.kind != CastLinear {
-		return
-	}
-	w.floats(f.rls.weight[:]...)
-	for i := range f.rls.covariance {
+	w.floats(f.rls.weight[:f.rls.used]...)
+	for i := range f.rls.used {
 		w.floats(f.rls.covariance[i][:i+1]...)
 	}
 	for i := range f.inputs {
-		w.floats(f.inputs[i][:]...)
+		w.floats(f.inputs[i][:f.rls.used]...)
 	}
 }
 
@@ -281,17 +278,15 @@ func (r *reader) forecast(f *forecast, wants []int32) {
 		f.errors.count[i] = n
 	}
 	r.buf = r.buf[4*errorClasses:]
-	if f.kind == CastLinear {
-		r.slice(f.rls.weight[:])
-		for i := range f.rls.covariance {
-			for j := range i + 1 {
-				v := r.float()
-				f.rls.covariance[i][j], f.rls.covariance[j][i] = v, v
-			}
+	r.slice(f.rls.weight[:f.rls.used])
+	for i := range f.rls.used {
+		for j := range i + 1 {
+			v := r.float()
+			f.rls.covariance[i][j], f.rls.covariance[j][i] = v, v
 		}
-		for i := range f.inputs {
-			r.slice(f.inputs[i][:])
-		}
+	}
+	for i := range f.inputs {
+		r.slice(f.inputs[i][:f.rls.used])
 	}
 	f.ask(f.level(), wants)
 }

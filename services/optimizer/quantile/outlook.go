@@ -32,7 +32,7 @@ type Standing struct {
 	Want     int     // asked for now
 	Mean     float64 // replicas paid for
 	Late     float64 // share of requests
-	Expected float64 // share of requests, with its worst hour once more and what was to be expected beforehand; of shadows
+	Expected float64 // share of requests, with its worst hour once more and what it would have elsewhere on such a load; of shadows
 	Cycles   float64 // up-down-ups per hour
 }
 
@@ -57,7 +57,7 @@ func (c *Policy) Outlook() Outlook {
 func (c *Policy) standing(s *shadow) Standing {
 	believed := c.believed()
 	return Standing{Cast: s.at.Cast, Quantile: c.par.Quantiles[s.at.Quantile], Hold: c.par.Holds[s.at.Hold], Want: int(s.want),
-		Mean: part(s.paid, c.slots), Late: part(s.late, c.requests), Expected: part(s.late+s.worst+believed*s.prior, c.requests+believed),
+		Mean: part(s.paid, c.slots), Late: part(s.late, c.requests), Expected: part(s.late+s.worst+believed*c.scale*s.prior, c.requests+believed),
 		Cycles: part(s.cycles*hourSlots, c.slots)}
 }
 

@@ -22,12 +22,14 @@ type Policy struct {
 	requests, slots float64 // decayed like the shadows' sums
 	since, fast     float64 // requests at the beginning of the hour; of the last hours
 	hours           float64 // of experience
+	budget          budget
+	scale           float64 // how many times as late as elsewhere the shadows are
 	wants           [Casts][]int32
 }
 
 // New makes the policy of a service of which nothing is known; slot 0 is the first to learn.
 func New(p Params) *Policy {
-	c := &Policy{par: p.WithDefaults(), second: -1}
+	c := &Policy{par: p.WithDefaults(), second: -1, scale: scaleFirst}
 	for i := range c.casts {
 		c.casts[i].init(Cast(i), c.par.ColdSlots+1, c.par.Quantiles)
 		c.wants[i] = make([]int32, len(c.par.Quantiles))
@@ -134,6 +136,9 @@ func (c *Policy) hourly() {
 	for i := range c.queue {
 		c.queue[i].endHour()
 	}
+	c.scale = c.lateness()
+	c.budget.endHour(c.own.late-c.own.since, c.requests-c.since)
+	c.own.endHour()
 	c.chief, c.second = c.best()
 	keep := math.Exp2(-1 / (24 * c.par.HalfLifeDays))
 	c.requests *= keep
@@ -187,24 +192,52 @@ func (c *Policy) surprise() float64 {
 	for i := range c.queue {
 		least = min(least, c.queue[i].fast)
 	}
-	return max(4*c.par.Late*c.fast, 2*least)
+	return max(4*c.par.target()*c.fast, 2*least)
 }
 
-// onTime says whether a shadow has few enough late requests: those that it had, as many again as its worst hour had, and those that were to be
-// expected before anything was seen. Late requests come in bursts, and what happened once will happen again.
+// onTime says whether a shadow has few enough late requests: those that it had, as many again as its worst hour had, and those that it would
+// have elsewhere on a load as late as this one. Late requests come in bursts, and what happened once will happen again.
 func (c *Policy) onTime(s *shadow, believed float64) bool {
-	return s.late+s.worst+believed*s.prior <= c.par.Late*(c.requests+believed)
+	return s.late+s.worst+believed*c.scale*s.prior <= c.budget.spend(&c.par, c.hours)*c.par.target()*(c.requests+believed)
 }
 
-// believed is how many requests the expectations from elsewhere count for. What has not happened yet will: a shadow starts with the
-// lateness that its quantile and hold had elsewhere, worth some hours.
+// believed is how many requests the expectations from elsewhere count for. They never fade: of hundreds of shadows with the same true lateness the
+// one with the fewest late requests was lucky, and what all of them had says more of it than its own few bursts.
 func (c *Policy) believed() float64 {
-	halfLife := 24 * c.par.HalfLifeDays
-	seen := (1 - math.Exp2(-c.hours/halfLife)) / (1 - math.Exp2(-1/halfLife))
-	if seen == 0 {
-		return 0
+	return part(c.requests, seen(c.hours, 24*c.par.HalfLifeDays)) * c.par.PriorHours
+}
+
+// seen is how many hours count after so many that fade with a half-life (hours).
+func seen(hours, halfLife float64) float64 {
+	if math.IsInf(halfLife, 1) {
+		return hours
 	}
-	return c.requests / seen * c.par.PriorHours * math.Exp2(-c.hours/halfLife)
+	return (1 - math.Exp2(-hours/halfLife)) / (1 - math.Exp2(-1/halfLife))
+}
+
+// How many times as late as elsewhere a load is before anything of it was seen, for how many hours that counts, the bounds of what is learned, and the
+// quantiles of the shadows that it is learned from: lower ones are late all the time, higher ones hardly ever.
+const (
+	scaleFirst, scaleHours    = 10, 8
+	scaleLeast, scaleMost     = 0.8, 40
+	scaleLowest, scaleHighest = 0.699, 0.951
+)
+
+// lateness is how many times as late as elsewhere this load makes the shadows, by all of them together.
+func (c *Policy) lateness() float64 {
+	late, prior := 0.0, 0.0
+	for i := range c.queue {
+		s := &c.queue[i]
+		if q := c.par.Quantiles[s.at.Quantile]; q >= scaleLowest && q <= scaleHighest {
+			late += s.late
+			prior += s.prior
+		}
+	}
+	extra := part(c.requests, seen(c.hours, 24*c.par.HalfLifeDays)) * scaleHours
+	if prior == 0 || c.requests == 0 {
+		return scaleFirst
+	}
+	return min(max((late+scaleFirst*prior*extra)/(prior*(c.requests+extra)), scaleLeast), scaleMost)
 }
 
 // price of a shadow, in replica-slots: what it paid, and its restlessness.

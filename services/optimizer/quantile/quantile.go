@@ -31,27 +31,29 @@ type Gauges struct {
 type Params struct {
 	// ColdSlots is how many slots pass from an order to the first one that it serves. Default 12 (180 s), at most 240 (an hour).
 	ColdSlots int
-	// Late is the share of late requests that is aimed at, a worst hour to come included. Default 0.009, for an objective of 0.01.
+	// Late is the share of late requests that is aimed at, nine tenths of the objective. Default 0.009. Shadows are chosen by a part of it,
+	// since who is chosen for few late requests was lucky too.
 	Late float64
 	// LateSeconds: a request that waits longer to start is late. Default 5.
 	LateSeconds float64
 	// HalfLifeDays after which experience counts half. Default 4; +Inf: it never fades.
 	HalfLifeDays float64
-	// Cycle is what one up-down-up is worth avoiding, in replica-slots. Default 300 (a replica for an hour and a quarter).
+	// Cycle is what one up-down-up is worth avoiding, in replica-slots. Default 200 (a replica for 50 minutes).
 	Cycle float64
-	// CatchUpSeconds within which a backlog that makes requests late is worked off. Default 90.
+	// CatchUpSeconds within which a backlog that makes requests late is worked off. Default 65.
 	CatchUpSeconds float64
 	// Quantiles of the forecasts' errors, and Holds in replica-slots: together with the forecasts they are the shadows. A hold is how long one
 	// spare replica is kept; n of them are kept for a n-th of it, two minutes at least. Ascending, at most 16 of each, a hold at most a day.
-	// Defaults: 0.40 to 0.997 in eleven, and 4 minutes to 5 hours in six.
+	// Defaults: 0.55 to 0.997 in ten, and 4 minutes to 5 hours in six.
 	Quantiles []float64
 	Holds     []int
-	// Prior is the share of late requests to be expected beforehand of the slots that exceed the quantile, at a hold of half an hour, per
-	// forecast; less at longer holds (power 0.4). It counts as PriorHours of experience. The defaults are three and a half times the shares measured on the
-	// first weeks of the workloads in docs/replay.md, and 24 hours.
+	// Prior is the share of late requests that shadows had elsewhere, per forecast, as it would be with every slot over the quantile at a hold of half an
+	// hour; it falls with rarer slots (power 0.65) and longer holds (0.3). How many times as late this load is, is learned from all shadows
+	// together; what follows from both counts as PriorHours of experience beside each shadow's own. The defaults are measured on the single days of
+	// the first week of four workloads in docs/replay.md, and 150 hours.
 	Prior      [Casts]float64
 	PriorHours float64
-	// First is the shadow in charge of the first hour: by forecast, and index of quantile and hold. Default: the trend at 0.993, a hold of 300.
+	// First is the shadow in charge of the first hour: by forecast, and index of quantile and hold. Default: the trend at 0.985, a hold of 120.
 	First *Choice
 }
 
@@ -71,22 +73,22 @@ func (p Params) WithDefaults() Params {
 	for _, d := range []struct {
 		v   *float64
 		def float64
-	}{{&p.Late, 0.009}, {&p.LateSeconds, 5}, {&p.HalfLifeDays, 4}, {&p.Cycle, 300}, {&p.CatchUpSeconds, 90}, {&p.PriorHours, 24}} {
+	}{{&p.Late, 0.009}, {&p.LateSeconds, 5}, {&p.HalfLifeDays, 4}, {&p.Cycle, 200}, {&p.CatchUpSeconds, 65}, {&p.PriorHours, 150}} {
 		if *d.v == 0 {
 			*d.v = d.def
 		}
 	}
 	if len(p.Quantiles) == 0 {
-		p.Quantiles = []float64{0.40, 0.55, 0.70, 0.80, 0.88, 0.92, 0.95, 0.97, 0.985, 0.993, 0.997}
+		p.Quantiles = []float64{0.55, 0.70, 0.80, 0.88, 0.92, 0.95, 0.97, 0.985, 0.993, 0.997}
 	}
 	if len(p.Holds) == 0 {
 		p.Holds = []int{15, 50, 120, 300, 600, 1200}
 	}
 	if p.Prior == ([Casts]float64{}) {
-		p.Prior = [Casts]float64{CastShort: 0.15, CastMiddle: 0.36, CastLong: 0.50, CastTrend: 0.09, CastLinear: 0.48}
+		p.Prior = [Casts]float64{CastShort: 0.0110, CastMiddle: 0.0247, CastTrend: 0.0052, CastLinear: 0.0263, CastUpper: 0.0177}
 	}
 	if p.First == nil {
-		p.First = &Choice{Cast: CastTrend, Quantile: min(9, len(p.Quantiles)-1), Hold: min(3, len(p.Holds)-1)}
+		p.First = &Choice{Cast: CastTrend, Quantile: min(7, len(p.Quantiles)-1), Hold: min(2, len(p.Holds)-1)}
 	}
 	return p
 }

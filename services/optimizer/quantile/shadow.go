@@ -12,21 +12,32 @@ type shadow struct {
 
 	late, paid, cycles float64
 	since, worst, fast float64 // late at the beginning of the hour; the most that an hour made late; of the last hours
-	prior              float64 // share of late requests to be expected before anything was seen
+	prior              float64 // share of late requests that it had elsewhere
 }
 
 func newShadow(p *Params, at Choice) shadow {
 	hold := p.Holds[at.Hold]
 	return shadow{at: at, hold: newExtreme(hold + int(p.leastHold())), start: newExtreme(p.ColdSlots + 1),
-		prior: p.Prior[at.Cast] * (1 - p.Quantiles[at.Quantile]) * math.Pow(priorHold/float64(hold), priorPower)}
+		prior: p.expected(at)}
 }
 
-// The hold that the expectations of Params.Prior are for, and how they fade with longer ones: late requests of the first weeks and of single
-// days of the workloads in docs/replay.md fall with the hold by a power of 0.3 to 0.5, with that of a trend by more.
+// The hold that the shares of Params.Prior are for, and by which powers they fall with longer ones and with the share of slots over the quantile:
+// measured with all shadows on the single days of the first week of four workloads in docs/replay.md, right within a quarter.
 const (
-	priorHold  = 120
-	priorPower = 0.4
+	priorHold      = 120
+	priorHoldPower = 0.30
+	priorTrend     = 0.42 // the hold's, of a trend
+	priorOverPower = 0.65
 )
+
+// expected is the share of late requests that a shadow had elsewhere.
+func (p *Params) expected(at Choice) float64 {
+	power := priorHoldPower
+	if at.Cast == CastTrend {
+		power = priorTrend
+	}
+	return p.Prior[at.Cast] * math.Pow(1-p.Quantiles[at.Quantile], priorOverPower) * math.Pow(priorHold/float64(p.Holds[at.Hold]), power)
+}
 
 // step lets the shadow see one slot. What is ready in it is the least that was asked for since an order of now would have had to be given:
 // orders take that long, and what is let go is gone at once.
@@ -130,11 +141,11 @@ func (p *Params) catchUp(demand, backlog float64) int32 {
 }
 
 // A surge is a demand of surgeFrom times what is ready. What it will make wait is worked off in two thirds of the time that other backlogs are,
-// by at most 1.55 times the demand, since it may be over at once, and two and a half times once it has lasted for two slots.
+// by at most 1.5 times the demand, since it may be over at once, and two and a half times once it has lasted for two slots.
 const (
 	surgeFrom  = 2
 	surgeHaste = 1.55
-	surgeMost  = 1.55
+	surgeMost  = 1.5
 	surgeLast  = 2.5
 )
 

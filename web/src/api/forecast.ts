@@ -6,7 +6,7 @@ import { readMoneyOr, readTimeOr, readWord } from "./read";
 import type { WireForecast, WireForecastAccount, WireForecastChoice } from "./wire";
 
 export const FORECAST_STATES = ["none", "waiting", "learning", "ready"] as const;
-export const FORECAST_METHODS = ["mean_30s", "mean_2m", "mean_5m", "trend", "linear"] as const;
+export const FORECAST_METHODS = ["mean_30s", "mean_2m", "mean_5m", "trend", "linear", "upper"] as const;
 export type ForecastMethod = (typeof FORECAST_METHODS)[number];
 
 /** What something would have paid for and left late, over the experience. */

@@ -4275,7 +4275,7 @@ export interface components {
             /** Format: double */
             mean_replicas: number;
             /** @enum {string} */
-            method: "mean_30s" | "mean_2m" | "mean_5m" | "trend" | "linear";
+            method: "mean_30s" | "mean_2m" | "mean_5m" | "trend" | "linear" | "upper";
             /** Format: double */
             quantile: number;
             /**
