@@ -199,6 +199,7 @@ func (s *Server) register() {
 	s.registerSpot()
 	s.registerAvailability()
 	s.registerCapacity()
+	s.registerCloudGroups()
 	s.registerDemo()
 }
 

@@ -67,6 +67,7 @@ type Deps struct {
 	Prices   func() *market.PriceBook // the newest book; whoever works with one keeps it to the end
 	Secrets  Resealer                 // webhook secrets, access to cloud accounts; nil: none is opened
 	Sources  SourceOpener             // cloud accounts; nil: this process cannot read them
+	Groups   GroupOpener              // groups of machines at clouds; nil: this process changes none
 	Sender   Sender                   // webhooks
 	Mailer   Mailer                   // mail; nil: this process sends none
 	Log      *slog.Logger
@@ -123,6 +124,8 @@ func New(cfg Config, deps Deps) (*Client, error) {
 	}
 	river.AddWorker(workers, &Refresh{DB: deps.DB, Secrets: deps.Secrets, Open: sources, Prices: deps.Prices, Log: deps.Log})
 	river.AddWorker(workers, &RefreshSweep{DB: deps.DB})
+	river.AddWorker(workers, &CloudGroupsSweep{DB: deps.DB})
+	river.AddWorker(workers, &CloudGroups{DB: deps.DB, Secrets: deps.Secrets, Open: deps.Groups, Log: deps.Log})
 	name := uuid.NewString()
 	client, err := river.NewClient(riverpgxv5.New(deps.DB.Pool()), &river.Config{
 		ID:      name,
@@ -145,6 +148,8 @@ func New(cfg Config, deps Deps) (*Client, error) {
 			river.NewPeriodicJob(river.PeriodicInterval(availabilityEvery), func() (river.JobArgs, *river.InsertOpts) { return AvailabilitySweepArgs{}, nil },
 				&river.PeriodicJobOpts{RunOnStart: true}),
 			river.NewPeriodicJob(river.PeriodicInterval(capacitySweepEvery), func() (river.JobArgs, *river.InsertOpts) { return CapacitySweepArgs{}, nil },
+				&river.PeriodicJobOpts{RunOnStart: true}),
+			river.NewPeriodicJob(river.PeriodicInterval(groupsEvery), func() (river.JobArgs, *river.InsertOpts) { return CloudGroupsSweepArgs{}, nil },
 				&river.PeriodicJobOpts{RunOnStart: true}),
 			river.NewPeriodicJob(river.PeriodicInterval(refreshSweepEvery), func() (river.JobArgs, *river.InsertOpts) { return RefreshSweepArgs{}, nil },
 				&river.PeriodicJobOpts{RunOnStart: true}),

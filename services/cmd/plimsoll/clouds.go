@@ -89,27 +89,72 @@ func (c clouds) open(ctx context.Context, access cloud.Access) (account, error) 
 		}
 		return amazon{source}, nil
 	case fleet.CloudAzure:
-		cfg := azure.Config{Access: *access.Azure, Regions: regions}
-		if c.azureToken != "" {
-			cfg.Assertion = func(context.Context) (string, error) { // the file is renewed every hour or so
-				token, err := os.ReadFile(c.azureToken)
-				if err != nil {
-					return "", fmt.Errorf("read federated token: %w", err)
-				}
-				return string(token), nil
-			}
-		}
-		return azure.New(cfg)
+		return azure.New(c.azure(access, regions))
 	case fleet.CloudGCP:
-		cfg := gcp.Config{Access: *access.GCP, Regions: regions}
-		if c.gcp && cfg.Access.Key == "" {
-			own, err := google.DefaultTokenSource(ctx, "https://www.googleapis.com/auth/cloud-platform")
-			if err != nil {
-				return nil, &fleet.Error{Code: fleet.CodeUnavailable, Message: "the service has no identity at Google", Err: err}
-			}
-			cfg.Ambient = own
+		cfg, err := c.google(ctx, access, regions)
+		if err != nil {
+			return nil, err
 		}
 		return gcp.New(cfg)
+	}
+	return nil, fleet.Errorf(fleet.CodeInvalid, "cloud %q is none of aws, azure and gcp", access.Cloud)
+}
+
+func (c clouds) azure(access cloud.Access, regions []string) azure.Config {
+	cfg := azure.Config{Access: *access.Azure, Regions: regions}
+	if c.azureToken != "" {
+		cfg.Assertion = func(context.Context) (string, error) { // the file is renewed every hour or so
+			token, err := os.ReadFile(c.azureToken)
+			if err != nil {
+				return "", fmt.Errorf("read federated token: %w", err)
+			}
+			return string(token), nil
+		}
+	}
+	return cfg
+}
+
+func (c clouds) google(ctx context.Context, access cloud.Access, regions []string) (gcp.Config, error) {
+	cfg := gcp.Config{Access: *access.GCP, Regions: regions}
+	if c.gcp && cfg.Access.Key == "" {
+		own, err := google.DefaultTokenSource(ctx, "https://www.googleapis.com/auth/cloud-platform")
+		if err != nil {
+			return cfg, &fleet.Error{Code: fleet.CodeUnavailable, Message: "the service has no identity at Google", Err: err}
+		}
+		cfg.Ambient = own
+	}
+	return cfg, nil
+}
+
+// OpenGroups makes what changes the sizes of an account's groups. It is a jobs.GroupOpener.
+func (c clouds) OpenGroups(ctx context.Context, access cloud.Access) (cloud.Groups, error) {
+	if err := access.Validate(); err != nil {
+		return nil, err
+	}
+	regions := slices.Clone(access.Regions)
+	switch access.Cloud {
+	case fleet.CloudAWS:
+		g, err := aws.NewGroups(ctx, aws.Config{Access: *access.AWS, Regions: regions})
+		if err != nil {
+			return nil, err
+		}
+		return g, nil
+	case fleet.CloudAzure:
+		g, err := azure.NewGroups(c.azure(access, regions))
+		if err != nil {
+			return nil, err
+		}
+		return g, nil
+	case fleet.CloudGCP:
+		cfg, err := c.google(ctx, access, regions)
+		if err != nil {
+			return nil, err
+		}
+		g, err := gcp.NewGroups(cfg)
+		if err != nil {
+			return nil, err
+		}
+		return g, nil
 	}
 	return nil, fleet.Errorf(fleet.CodeInvalid, "cloud %q is none of aws, azure and gcp", access.Cloud)
 }

@@ -104,6 +104,7 @@ func (s *service) runJobs(ctx context.Context) error {
 	client, err := jobs.New(jobs.Config{SpotKeepYears: s.cfg.spotKeepYears, PublicURL: s.cfg.publicURL}, jobs.Deps{
 		DB: s.db, Prices: s.prices.Book, Secrets: s.sealer, Log: s.cfg.log, Registry: s.registry,
 		Sources: s.clouds.Open,
+		Groups:  s.clouds.OpenGroups,
 		Sender:  notify.New(notify.Config{Allow: s.cfg.webhookAllow, Agent: "Plimsoll/" + version()}),
 		Mailer:  s.cfg.mailer,
 	})

@@ -1,0 +1,289 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"plimsoll.dev/services/capacity"
+	"plimsoll.dev/services/fleet"
+)
+
+// CloudGroup is a group of machines at a cloud that the capacity plans of a cluster may make larger.
+type CloudGroup struct {
+	ID            string
+	Cluster       fleet.ClusterID
+	Account       string // cloud account whose access may write
+	Ref           string // as the cloud's adapter writes it
+	Cloud         fleet.Cloud
+	Region        string
+	Zones         []string // empty: any of the region
+	InstanceTypes []string
+	Purchase      fleet.Purchase
+	Min, Max      int
+	Step          int // machines that one action adds at most
+	Hourly        int // machines that are added within an hour at most
+	Enabled       bool
+	UpdatedBy     string
+	UpdatedAt     time.Time
+}
+
+// Brings tells whether the group's machines are of an offering.
+func (g *CloudGroup) Brings(o fleet.Offering) bool {
+	return g.Cloud == o.Cloud && g.Region == o.Region && g.Purchase == o.Purchase && slices.Contains(g.InstanceTypes, o.InstanceType) && (len(g.Zones) == 0 || slices.Contains(g.Zones, o.Zone))
+}
+
+// Validate refuses what has no meaning.
+func (g *CloudGroup) Validate() error {
+	switch {
+	case g.Ref == "" || len(g.Ref) > 512 || g.Region == "" || len(g.InstanceTypes) == 0 || len(g.InstanceTypes) > 40 || len(g.Zones) > 40:
+		return fleet.Errorf(fleet.CodeInvalid, "a group needs a name, a region and 1 to 40 instance types, and at most 40 zones")
+	case g.Purchase != fleet.PurchaseOnDemand && g.Purchase != fleet.PurchaseSpot:
+		return fleet.Errorf(fleet.CodeInvalid, "machines of a group are on_demand or spot")
+	case g.Min < 0 || g.Min > g.Max || g.Max > 20_000 || g.Step < 1 || g.Hourly < 1:
+		return fleet.Errorf(fleet.CodeInvalid, "bounds are 0 <= min <= max <= 20000, and step and hourly at least 1")
+	}
+	return nil
+}
+
+const cloudGroupColumns = `id::text, cluster_id::text, account_id::text, ref, cloud, region, zones, instance_types, purchase, min_size, max_size, step, hourly, enabled, updated_by, updated_at`
+
+// CloudGroups lists a cluster's groups by ref.
+func CloudGroups(ctx context.Context, tx *Tx, cluster fleet.ClusterID) ([]CloudGroup, error) {
+	rows, err := tx.pgx.Query(ctx, `SELECT `+cloudGroupColumns+` FROM cloud_group WHERE tenant_id = $1 AND cluster_id = $2 ORDER BY ref, id`, tx.Tenant, cluster)
+	if err != nil {
+		return nil, fmt.Errorf("list groups: %w", err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[CloudGroup])
+	if err != nil {
+		return nil, fmt.Errorf("list groups: %w", err)
+	}
+	return all, nil
+}
+
+// SaveCloudGroup adds or changes a group. The cloud is the account's.
+func SaveCloudGroup(ctx context.Context, tx *Tx, g CloudGroup) error {
+	if err := g.Validate(); err != nil {
+		return err
+	}
+	zones := g.Zones
+	if zones == nil {
+		zones = []string{}
+	}
+	tag, err := tx.pgx.Exec(ctx, `
+INSERT INTO cloud_group (tenant_id, id, cluster_id, account_id, ref, cloud, region, zones, instance_types, purchase, min_size, max_size, step, hourly, enabled, updated_by, updated_at)
+SELECT $1, $2, $3, a.id, $5, a.cloud, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16 FROM cloud_account a WHERE a.tenant_id = $1 AND a.id = $4
+ON CONFLICT (tenant_id, id) DO UPDATE SET account_id = excluded.account_id, ref = excluded.ref, cloud = excluded.cloud, region = excluded.region, zones = excluded.zones,
+  instance_types = excluded.instance_types, purchase = excluded.purchase, min_size = excluded.min_size, max_size = excluded.max_size, step = excluded.step, hourly = excluded.hourly,
+  enabled = excluded.enabled, updated_by = excluded.updated_by, updated_at = excluded.updated_at WHERE cloud_group.cluster_id = excluded.cluster_id`,
+		tx.Tenant, g.ID, g.Cluster, g.Account, g.Ref, g.Region, zones, g.InstanceTypes, g.Purchase, g.Min, g.Max, g.Step, g.Hourly, g.Enabled, g.UpdatedBy, tx.Now)
+	if violates(err, "cloud_group_ref") {
+		return &fleet.Error{Code: fleet.CodeConflict, Message: "this group is there already", Field: "body.ref"}
+	}
+	if err != nil {
+		return fmt.Errorf("save group: %w", err)
+	}
+	if tag.RowsAffected() == 0 {
+		return fleet.Errorf(fleet.CodeNotFound, "no such cloud account, or the group is another cluster's")
+	}
+	return nil
+}
+
+// DeleteCloudGroup forgets a group and what was done to it; the machines stay.
+func DeleteCloudGroup(ctx context.Context, tx *Tx, cluster fleet.ClusterID, id string) error {
+	tag, err := tx.pgx.Exec(ctx, `DELETE FROM cloud_group WHERE tenant_id = $1 AND cluster_id = $2 AND id = $3`, tx.Tenant, cluster, id)
+	if err != nil {
+		return fmt.Errorf("delete group: %w", err)
+	}
+	if tag.RowsAffected() == 0 {
+		return fleet.Errorf(fleet.CodeNotFound, "no such group")
+	}
+	return nil
+}
+
+// GroupState is how far an action upon a group has come.
+type GroupState string
+
+// The states. An action is closed when it is joined, given up, replaced by somebody or refused.
+const (
+	GroupAsked    GroupState = "asked"   // written down; the cloud may have heard of it or not
+	GroupPending  GroupState = "pending" // the cloud works on it
+	GroupPartial  GroupState = "partial" // some machines came, some could not
+	GroupReached  GroupState = "reached" // all machines run; not all are nodes yet
+	GroupJoined   GroupState = "joined"  // all machines are nodes
+	GroupStockOut GroupState = "stock_out"
+	GroupRefused  GroupState = "refused"
+	GroupReplaced GroupState = "replaced" // somebody else set another size since
+	GroupFailed   GroupState = "failed"   // the cloud could not be asked
+)
+
+// GroupAction is a size that was asked of a group.
+type GroupAction struct {
+	ID          string
+	Group       string
+	Cluster     fleet.ClusterID
+	Plan        *string
+	Undoes      *string
+	Before      int
+	ReadyBefore int
+	Desired     int
+	Version     string
+	State       GroupState
+	Ready       int
+	Failures    json.RawMessage
+	Problem     string
+	Result      json.RawMessage
+	AskedAt     time.Time
+	CheckedAt   time.Time
+	ClosedAt    *time.Time
+}
+
+const groupActionColumns = `id::text, group_id::text, cluster_id::text, plan_id::text, undoes::text, before_size, ready_before, desired, version, state, ready, failures, problem, result, asked_at, checked_at, closed_at`
+
+// GroupActions lists what was done to a cluster's groups, newest first; open: only what has not ended.
+func GroupActions(ctx context.Context, tx *Tx, cluster fleet.ClusterID, open bool, limit int) ([]GroupAction, error) {
+	rows, err := tx.pgx.Query(ctx, `SELECT `+groupActionColumns+` FROM cloud_group_action WHERE tenant_id = $1 AND cluster_id = $2 AND (NOT $3 OR closed_at IS NULL) ORDER BY id DESC LIMIT $4`,
+		tx.Tenant, cluster, open, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list actions of groups: %w", err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[GroupAction])
+	if err != nil {
+		return nil, fmt.Errorf("list actions of groups: %w", err)
+	}
+	return all, nil
+}
+
+// OpenGroupAction writes down what will be asked. false: another action of the group is open, and this one is not made.
+func OpenGroupAction(ctx context.Context, tx *Tx, a GroupAction) (bool, error) {
+	tag, err := tx.pgx.Exec(ctx, `
+INSERT INTO cloud_group_action (tenant_id, id, group_id, cluster_id, plan_id, undoes, before_size, ready_before, desired, version, state, asked_at, checked_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'asked', $11, $11) ON CONFLICT DO NOTHING`,
+		tx.Tenant, a.ID, a.Group, a.Cluster, a.Plan, a.Undoes, a.Before, a.ReadyBefore, a.Desired, a.Version, tx.Now)
+	if err != nil {
+		return false, fmt.Errorf("write down an action: %w", err)
+	}
+	return tag.RowsAffected() == 1, nil
+}
+
+// UndoGroupAction writes down that a group shall have the size again that it had before an action; the size is asked for at the next look. Not
+// allowed while another action of the group is open, and without a change to undo.
+func UndoGroupAction(ctx context.Context, tx *Tx, cluster fleet.ClusterID, id, undo string) error {
+	var a GroupAction
+	err := tx.pgx.QueryRow(ctx, `SELECT group_id::text, before_size, desired, ready FROM cloud_group_action WHERE tenant_id = $1 AND cluster_id = $2 AND id = $3`, tx.Tenant, cluster, id).
+		Scan(&a.Group, &a.Before, &a.Desired, &a.Ready)
+	if err != nil {
+		return notFound(err, "action")
+	}
+	made, err := OpenGroupAction(ctx, tx, GroupAction{ID: undo, Group: a.Group, Cluster: cluster, Undoes: &id, Before: a.Desired, ReadyBefore: a.Ready, Desired: a.Before})
+	if err != nil {
+		return err
+	}
+	if !made {
+		return fleet.Errorf(fleet.CodeConflict, "another action of this group has not ended")
+	}
+	return nil
+}
+
+// NoteGroupAction writes down how an open action goes; closed ends it. An action that has ended stays as it is.
+func NoteGroupAction(ctx context.Context, tx *Tx, a GroupAction, closed bool) error {
+	_, err := tx.pgx.Exec(ctx, `
+UPDATE cloud_group_action SET state = $3, ready = $4, failures = coalesce($5, failures), problem = $6, result = coalesce($7, result), checked_at = $8, closed_at = CASE WHEN $9 THEN $8::timestamptz END
+WHERE tenant_id = $1 AND id = $2 AND closed_at IS NULL`, tx.Tenant, a.ID, a.State, a.Ready, nilIfEmpty(a.Failures), a.Problem, nilIfEmpty(a.Result), tx.Now, closed)
+	if err != nil {
+		return fmt.Errorf("note an action: %w", err)
+	}
+	return nil
+}
+
+func nilIfEmpty(b json.RawMessage) any {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}
+
+// GroupWork is what is to be known before a cluster's groups are changed.
+type GroupWork struct {
+	Mode   fleet.Mode
+	Frozen bool
+	Groups []CloudGroup
+	Open   []GroupAction
+	Hourly map[string]int // machines that were asked for within the hour, by group
+	Head   CapacityPlanHead
+	Plan   *capacity.Plan // nil: none
+	Last   *time.Time     // when the newest action ended, by our clock
+	Now    time.Time
+}
+
+// LoadGroupWork reads it.
+func LoadGroupWork(ctx context.Context, tx *Tx, cluster fleet.ClusterID) (w GroupWork, err error) {
+	w.Now, w.Hourly = tx.Now, map[string]int{}
+	var limits AgentLimits
+	if err := tx.pgx.QueryRow(ctx, `SELECT mode, frozen, agent_limits, (SELECT max(closed_at) FROM cloud_group_action a WHERE a.tenant_id = $1 AND a.cluster_id = $2) FROM cluster WHERE tenant_id = $1 AND id = $2`,
+		tx.Tenant, cluster).Scan(&w.Mode, &w.Frozen, &limits, &w.Last); err != nil {
+		return w, notFound(err, "cluster")
+	}
+	w.Frozen = w.Frozen || limits.Frozen
+	if w.Groups, err = CloudGroups(ctx, tx, cluster); err != nil {
+		return w, err
+	}
+	if w.Open, err = GroupActions(ctx, tx, cluster, true, 1000); err != nil {
+		return w, err
+	}
+	rows, err := tx.pgx.Query(ctx, `SELECT group_id::text, sum(greatest(desired - before_size, 0))::int FROM cloud_group_action WHERE tenant_id = $1 AND cluster_id = $2 AND asked_at > $3 GROUP BY group_id`,
+		tx.Tenant, cluster, tx.Now.Add(-time.Hour))
+	if err != nil {
+		return w, fmt.Errorf("count actions of groups: %w", err)
+	}
+	var id string
+	var n int
+	if _, err := pgx.ForEachRow(rows, []any{&id, &n}, func() error { w.Hourly[id] = n; return nil }); err != nil {
+		return w, fmt.Errorf("count actions of groups: %w", err)
+	}
+	if w.Head, w.Plan, err = CapacityPlan(ctx, tx, cluster, ""); IsNotFound(err) {
+		err = nil
+	}
+	return w, err
+}
+
+// ClustersWithGroups lists the clusters whose groups may be changed, or have an action that has not ended.
+func ClustersWithGroups(ctx context.Context, tx *Tx) ([]fleet.ClusterID, error) {
+	rows, err := tx.pgx.Query(ctx, `SELECT DISTINCT cluster_id::text FROM cloud_group g WHERE tenant_id = $1
+AND (enabled OR EXISTS (SELECT FROM cloud_group_action a WHERE a.tenant_id = g.tenant_id AND a.group_id = g.id AND a.closed_at IS NULL)) ORDER BY 1`, tx.Tenant)
+	if err != nil {
+		return nil, fmt.Errorf("list clusters with groups: %w", err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[fleet.ClusterID])
+	if err != nil {
+		return nil, fmt.Errorf("list clusters with groups: %w", err)
+	}
+	return ids, nil
+}
+
+// GroupNodes counts machines of a group's offerings that became nodes since a moment of ours.
+func GroupNodes(ctx context.Context, tx *Tx, g CloudGroup, since time.Time) (n int, err error) {
+	err = tx.pgx.QueryRow(ctx, `SELECT count(*) FROM node WHERE tenant_id = $1 AND cluster_id = $2 AND cloud = $3 AND region = $4 AND purchase = $5 AND instance_type = ANY ($6)
+AND (cardinality($7::text[]) = 0 OR zone = ANY ($7)) AND started_at >= $8`, tx.Tenant, g.Cluster, g.Cloud, g.Region, g.Purchase, g.InstanceTypes, g.Zones, since).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count machines of a group: %w", err)
+	}
+	return n, nil
+}
+
+// NoteGroupStockOut tells the model of availability that offerings of a group could not be had, once per action.
+func NoteGroupStockOut(ctx context.Context, tx *Tx, a GroupAction, list []fleet.Offering, missing int) error {
+	for i, o := range list {
+		if _, err := tx.pgx.Exec(ctx, `
+INSERT INTO availability_event (tenant_id, source, cluster_id, at, cloud, region, zone, instance_type, purchase, kind, machines, of_machines)
+SELECT $1, $2, $3, c.data_at, $4, $5, $6, $7, $8, 'exhausted', $9, $9 FROM cluster c WHERE c.tenant_id = $1 AND c.id = $3 AND c.data_at IS NOT NULL ON CONFLICT (tenant_id, source) DO NOTHING`,
+			tx.Tenant, fmt.Sprintf("group/%s/%s/%d", a.Cluster, a.ID, i), a.Cluster, o.Cloud, o.Region, o.Zone, o.InstanceType, o.Purchase, missing); err != nil {
+			return fmt.Errorf("note a stock-out: %w", err)
+		}
+	}
+	return nil
+}
