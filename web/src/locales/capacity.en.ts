@@ -172,7 +172,7 @@ export const capacity = {
       max_pods: "pods per node",
       stock: "out of stock",
       taint: "taint",
-      where: "zone or place",
+      where: "zone or node rule",
       gpu_memory: "GPU memory",
       mig: "MIG profile",
       limit: "cap",

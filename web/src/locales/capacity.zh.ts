@@ -173,7 +173,7 @@ export const capacity: typeof en = {
       max_pods: "节点 Pod 数上限",
       stock: "缺货",
       taint: "污点",
-      where: "可用区或位置",
+      where: "可用区或节点规则",
       gpu_memory: "GPU 显存",
       mig: "MIG 规格",
       limit: "上限",
