@@ -499,7 +499,7 @@ func (d *planner) welcome(pod int, h *host) bool {
 		return zones[group]
 	}
 	for _, t := range p.Affinity {
-		if g, _, ok := hardTerm(t, "zone"); ok && count(g)[h.offering.Zone] == 0 && !(slices.Contains(p.Groups, g) && sum(count(g)) == 0) {
+		if g, _, ok := hardTerm(t, "zone"); ok && count(g)[h.offering.Zone] == 0 && (!slices.Contains(p.Groups, g) || sum(count(g)) != 0) {
 			return false
 		}
 		if g, _, ok := hardTerm(t, "node"); ok && !slices.ContainsFunc(h.pods, func(j int) bool { return j != pod && slices.Contains(d.in.Pods[j].Groups, g) }) {
