@@ -11,15 +11,16 @@ type Purchase struct {
 	Pods      []packing.Pod
 	Offerings []packing.Offering // the candidates, then the offerings of running machines that none of them is
 	New       []packing.Node     // machines to be bought, with the pods they are for
-	Running   []Running          // machines that stay, with the pods that they will hold
+	Running   []Running          // all machines that run, with the pods that they will hold
 }
 
-// Running is a machine that stays.
+// Running is a machine that runs, also one that the plan lets go: it runs until its pods have gone, and limits must count it till then.
 type Running struct {
 	Name     string
 	Pool     string
 	Offering int   // index into Offerings
-	Pods     []int // indices into Pods, ascending
+	Pods     []int // indices into Pods, ascending; of one that ends those that the plan does not move
+	Ends     bool  // the plan lets it go
 }
 
 // Buy turns a plan into a Purchase. Errors are those of the input's selectors and MIG profiles.
@@ -71,7 +72,7 @@ func Buy(in *Input, p *Plan) (*Purchase, error) {
 	return out, nil
 }
 
-// run lists the machines that stay.
+// run lists the machines.
 func (out *Purchase) run(in *Input, home map[string]string, gone map[string]bool) {
 	on := map[string][]int{}
 	for i := range out.Pods {
@@ -81,9 +82,6 @@ func (out *Purchase) run(in *Input, home map[string]string, gone map[string]bool
 	}
 	for i := range in.Nodes {
 		n := &in.Nodes[i]
-		if gone[n.Name] {
-			continue
-		}
 		at := slices.IndexFunc(out.Offerings, func(o packing.Offering) bool { return o.Offering == n.Offering })
 		if at < 0 {
 			at = len(out.Offerings)
@@ -92,6 +90,6 @@ func (out *Purchase) run(in *Input, home map[string]string, gone map[string]bool
 			out.Offerings = append(out.Offerings, packing.Offering{Offering: n.Offering, Price: n.Price, CPUMilli: max(n.CPUMilli, 0), MemMiB: max(n.MemMiB, 0), GPUModel: n.GPUModel,
 				GPUCount: n.GPUCount, SharesGPUs: n.SharesGPUs, Arch: n.Arch, MaxPods: n.MaxPods, Stock: &none, GPUMemMiB: n.GPUMemMiB, Pool: n.Pool, Taints: n.Taints, Labels: in.ruleLabels(&k)})
 		}
-		out.Running = append(out.Running, Running{Name: n.Name, Pool: n.Pool, Offering: at, Pods: on[n.Name]})
+		out.Running = append(out.Running, Running{Name: n.Name, Pool: n.Pool, Offering: at, Pods: on[n.Name], Ends: gone[n.Name]})
 	}
 }

@@ -14,13 +14,17 @@ func TestAPlanBecomesPools(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		in := draw(t)
+		for i := range in.Nodes { // a pool may hold dearer types too, and some are not ours
+			in.Nodes[i].Pool = rapid.SampledFrom([]string{"", "web", "plimsoll-" + in.Nodes[i].Offering.InstanceType + "-spot", "plimsoll-" + in.Nodes[i].Offering.InstanceType + "-od", "plimsoll-one-od", "plimsoll-rest", "plimsoll-old"}).Draw(t, "pool")
+		}
 		p := decide(t, in)
 		b, err := capacity.Buy(&in, p)
 		if err != nil {
 			t.Fatal(err)
 		}
 		where := make([]int, len(b.Pods))
-		k := karpenter.Input{Pods: b.Pods, Offerings: b.Offerings, New: b.New}
+		k := karpenter.Input{Pods: b.Pods, Offerings: b.Offerings, New: b.New, Pools: []string{"plimsoll-old", "plimsoll-older", "plimsoll-rest", "plimsoll-one-od", "plimsoll-small-spot", "plimsoll-big-od"}}
+		runs, ends := map[string]int64{}, 0
 		for _, n := range b.New {
 			for _, i := range n.Pods {
 				where[i]++
@@ -31,7 +35,12 @@ func TestAPlanBecomesPools(t *testing.T) {
 			if pool == "" {
 				pool = "none"
 			}
-			k.Running = append(k.Running, karpenter.Machine{Name: r.Name, Pool: pool, Offering: r.Offering, Pods: r.Pods})
+			k.Running = append(k.Running, karpenter.Machine{Name: r.Name, Pool: pool, Offering: r.Offering, Pods: r.Pods, Ends: r.Ends})
+			runs[pool]++
+			if r.Ends {
+				ends++
+				k.OpenFor(pool)
+			}
 			for _, i := range r.Pods {
 				where[i]++
 			}
@@ -45,11 +54,31 @@ func TestAPlanBecomesPools(t *testing.T) {
 		for _, g := range p.Add {
 			want += g.Count
 		}
-		if len(b.New) != want || len(b.Running)+len(p.Drain) != len(in.Nodes) {
-			t.Fatalf("%d new of %d, %d stay of %d", len(b.New), want, len(b.Running), len(in.Nodes))
+		if len(b.New) != want || len(b.Running) != len(in.Nodes) || ends != len(p.Drain) {
+			t.Fatalf("%d new of %d, %d run of %d, %d of %d end", len(b.New), want, len(b.Running), len(in.Nodes), ends, len(p.Drain))
 		}
-		if _, err := karpenter.Compose(k, karpenter.Settings{Rounds: 1}); err != nil {
+		told, err := karpenter.Compose(k, karpenter.Settings{Rounds: 1, TaintGPUs: true})
+		if err != nil {
 			t.Fatal(err)
+		}
+		for _, name := range told.Retire {
+			if runs[name] > 0 {
+				t.Fatalf("%s has %d machines and is to go", name, runs[name])
+			}
+		}
+		for _, np := range told.Pools {
+			if np.Nodes != nil && *np.Nodes < runs[np.Name] {
+				t.Fatalf("%s (%s) has %d machines and a limit of %d", np.Name, np.Why, runs[np.Name], *np.Nodes)
+			}
+			cpu := int64(0)
+			for _, m := range k.Running {
+				if m.Pool == np.Name {
+					cpu += b.Offerings[m.Offering].CPUMilli
+				}
+			}
+			if np.CPUMilli > 0 && np.CPUMilli < cpu {
+				t.Fatalf("%s has %d CPU and a limit of %d", np.Name, cpu, np.CPUMilli)
+			}
 		}
 	})
 }

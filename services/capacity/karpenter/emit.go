@@ -87,6 +87,7 @@ func (in *Input) pool(g *group, s Settings, nodes int64) NodePool {
 	} else {
 		np.CPUMilli = nodes*o.CPUMilli + o.CPUMilli/2
 	}
+	np.CPUMilli = max(np.CPUMilli, in.cpu(g.name)) // dearer types of the pool may have a little more
 	np.Requirements = []Requirement{
 		{Key: LabelCapacityType, Values: []string{capacityType(o.Purchase)}},
 		{Key: LabelArch, Values: []string{o.Arch}},
@@ -98,6 +99,18 @@ func (in *Input) pool(g *group, s Settings, nodes int64) NodePool {
 	}
 	np.Consolidate = in.open(g.name)
 	return np
+}
+
+// cpu of the machines that run in a pool, in thousandths.
+func (in *Input) cpu(pool string) int64 {
+	n := int64(0)
+	for _, m := range in.Running {
+		if m.Pool == pool {
+			o := &in.Offerings[m.Offering]
+			n += max(o.VCPU*1000, o.CPUMilli)
+		}
+	}
+	return n
 }
 
 // rest are the pools for pods that the plan does not know yet or has no machine for: everything that can be bought, last by weight, so

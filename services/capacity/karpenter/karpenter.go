@@ -208,14 +208,17 @@ func (in *Input) group(s Settings) []*group {
 		get(n.Offering).count++
 	}
 	for _, m := range in.Running {
-		if g := by[m.Pool]; g != nil {
-			g.runs++
-		} else if m.Pool == poolName(&in.Offerings[m.Offering], s) {
-			get(m.Offering).runs++
+		if m.Pool == poolName(&in.Offerings[m.Offering], s) {
+			get(m.Offering)
 		}
 	}
 	for _, j := range in.alternatives(s) {
 		get(j)
+	}
+	for _, m := range in.Running { // once all pools are there: a pool also holds the dearer types that its claims became
+		if g := by[m.Pool]; g != nil {
+			g.runs++
+		}
 	}
 	out := make([]*group, 0, len(by))
 	for _, g := range by {
