@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"plimsoll.dev/services/fleet"
+	"plimsoll.dev/services/optimizer/procure"
 	"plimsoll.dev/services/packing"
 )
 
@@ -43,9 +44,9 @@ func (c *Candidate) kind() kind {
 	return k
 }
 
-// weigh is the price by which offerings are compared: p (1 + 2 h), optimizer.md section 5.
+// weigh is the price by which offerings are compared: that of room procure, which is scored in recorded markets.
 func weigh(p fleet.Money, hazardMilli int64) fleet.Money {
-	return p.MulDiv(1000+2*min(max(hazardMilli, 0), maxHazard), 1000)
+	return procure.Weighed(p, hazardMilli, maxHazard)
 }
 
 const maxHazard = 100_000 // packing's bound

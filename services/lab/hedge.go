@@ -20,15 +20,16 @@ type Hedged struct {
 
 // HedgeConfig has what a person may set.
 type HedgeConfig struct {
-	Late     float64   // share of late requests that is aimed at
+	Late     float64   // share of late requests that a bad week may have
 	HalfLife float64   // days after which experience counts half
 	Margins  []float64 // shares of the demand on top
 	Prior    float64   // hours of experience that the first guess counts
+	Believe  float64   // the first guess: share of late requests without a margin; half of it for every 8 % of margin
 }
 
 // DefaultHedge is the default.
 func DefaultHedge() HedgeConfig {
-	return HedgeConfig{Late: 0.010, HalfLife: 6, Margins: []float64{0, 0.04, 0.08, 0.12, 0.18, 0.25, 0.35, 0.5}, Prior: 24}
+	return HedgeConfig{Late: 0.012, HalfLife: 6, Margins: []float64{0, 0.04, 0.08, 0.12, 0.18, 0.25, 0.35, 0.5}, Prior: 24, Believe: 0.004}
 }
 
 type hedgeShadow struct {
@@ -45,7 +46,7 @@ func NewHedged(cfg HedgeConfig, cold int, demand ...Policy) *Hedged {
 	h := &Hedged{cfg: cfg, demand: demand, wants: make([]int, len(demand)), ideal: newLeastOf(cold + 1)}
 	for d := range demand {
 		for _, m := range cfg.Margins {
-			h.shadows = append(h.shadows, hedgeShadow{demand: d, margin: m, ideal: newLeastOf(cold + 1), prior: 0.012 * math.Exp2(-m/0.08)})
+			h.shadows = append(h.shadows, hedgeShadow{demand: d, margin: m, ideal: newLeastOf(cold + 1), prior: cfg.Believe * math.Exp2(-m/0.08)})
 			if d == 0 && m <= 0.08 {
 				h.chief = len(h.shadows) - 1
 			}

@@ -26,6 +26,18 @@ func demandOf(cfg MixConfig) Policy {
 	return NewCQ(quantile.Params{}, cfg.ColdSlots())
 }
 
+// spotCycle is what an up-down-up is worth avoiding where replicas are bought in a market, in replica-slots: little more than its start of twelve
+// slots. On demand it is 300, for the sake of calm; a market moves replicas about in any case.
+const spotCycle = 20
+
+// spotLate is what the demand policy aims at there: its default of 0.9 % less what the market takes.
+const spotLate = 0.0085
+
+// ownDemand is the quantile policy as our own buyer has it.
+func ownDemand(cfg MixConfig) Policy {
+	return NewCQ(quantile.Params{Cycle: spotCycle, Late: spotLate}, cfg.ColdSlots())
+}
+
 // Buyers of the board, in its order. All but two follow the same demand policy, so that what differs is how they buy.
 func Buyers() []MixEntry {
 	hedge := func(extra int) MixEntry {
@@ -52,7 +64,7 @@ func Buyers() []MixEntry {
 // ownBuyer is our own: demand quantiles with margins that the market's own losses choose, above the free cap from a credit, bought where price, hazard and
 // spread say.
 func ownBuyer(cfg MixConfig) Buyer {
-	return NewProcure(DefaultProcure(), NewSurge(NewHedged(DefaultHedge(), cfg.ColdSlots(), demandOf(cfg))))
+	return NewProcure(DefaultProcure(), NewSurge(NewHedged(DefaultHedge(), cfg.ColdSlots(), ownDemand(cfg))))
 }
 
 // PlimsollMix is the name of our own buyer on the board.

@@ -5,28 +5,11 @@ import (
 	"math/rand/v2"
 
 	"plimsoll.dev/services/fleet"
+	"plimsoll.dev/services/optimizer/procure"
 )
 
 // PoolView is what a buyer sees of one pool at the end of a slot.
-type PoolView struct {
-	Name     string
-	Region   string
-	Purchase fleet.Purchase
-	Price    int32 // of the next slot, millionths of the on-demand price
-	Ready    int   // serving, no notice
-	Starting int   // had, not ready
-	Asking   int   // asked for, not answered yet
-	Noticed  int   // serving until the cloud takes them
-	Draining int
-	// What happened in the slot that just passed.
-	Got    int // launches that were answered with a machine
-	Failed int // launches that were refused
-	Warned int // replicas that got a notice
-	Lost   int // replicas that the cloud took
-}
-
-// Held is what the pool has for the long run: ready or on its way.
-func (p *PoolView) Held() int { return p.Ready + p.Starting + p.Asking }
+type PoolView = procure.Pool
 
 // MarketView is what a buyer sees: the gauges of the service, and the pools.
 type MarketView struct {

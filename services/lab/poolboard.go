@@ -37,11 +37,14 @@ type PoolBoard struct {
 	Rows        []PoolRow `json:"rows"`
 }
 
-// The pool's own settings, chosen on the training windows: what each service aims at beyond the SLO of 1 % because others can help, and the part of the
-// sum that is held.
-const (
-	poolLate = 0.012
-	poolPart = 0.95
+// The pool's own settings: what each service aims at beyond the SLO of 1 % because others can help; how much of the sum and of what may rise is held; and
+// that Spot is spread so that most of what is in use survives the loss of a zone, since nobody shall wait for over a minute.
+const poolLate = 0.015
+
+var (
+	poolConfig = PoolConfig{Part: 0.95, All: 1, Each: 0.5}
+	poolShare  = 0.5
+	poolSafe   = 0.6
 )
 
 // pooledBuyer is our own buyer for several services.
@@ -50,9 +53,11 @@ func pooledBuyer(cfg MixConfig, services int) *Pooling {
 	hedge.Late = poolLate
 	each := []Policy{}
 	for range services {
-		each = append(each, NewSurge(NewHedged(hedge, cfg.ColdSlots(), demandOf(cfg))))
+		each = append(each, NewSurge(NewHedged(hedge, cfg.ColdSlots(), ownDemand(cfg))))
 	}
-	return NewPooling(DefaultProcure(), poolPart, each)
+	buy := DefaultProcure()
+	buy.Share, buy.Safe = poolShare, poolSafe
+	return NewPooling(poolConfig, buy, each)
 }
 
 // poolRun plays one window: services in a market of their own each, and the market that they share.

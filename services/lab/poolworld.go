@@ -1,6 +1,11 @@
 package lab
 
-import "math"
+import (
+	"math"
+	"slices"
+
+	"plimsoll.dev/services/optimizer/procure"
+)
 
 // PooledView is what a buyer of several services sees at the end of a slot: each service alone, all together, and the pools.
 type PooledView struct {
@@ -229,41 +234,89 @@ func (w *PooledWorld) Score() (MixScore, []Score) {
 	return out, each
 }
 
+// PoolConfig is how much is held for several services, and how it is spread over them.
+type PoolConfig struct {
+	Part float64 // of the sum of the services' own sizes
+	All  float64 // of the highest rise of their summed demand within a start, held beyond the demand of now
+	Each float64 // of a service's own highest rise, held with it so that it need not wait for a swap
+}
+
 // Pooling serves several services from one fleet. Each is sized by its own policy a cold start ahead; what one gives up is warm and serves the next that
 // grows, without a start; and who has less than it needs now takes from who can spare it, so that each may be sized more tightly than if it were alone.
+// What rose within a start once in the last eight days is expected to rise again at any time: as much is held ready.
 type Pooling struct {
+	cfg     PoolConfig
 	procure *Procure
 	each    []Policy
-	part    float64 // of the sum of the sizes that is held
 	recent  []window
+	load    []arriving
+	rise    []rising // of each service, and of all together
 	need    []float64
 	wish    []int
 	given   []int
 }
 
-// NewPooling makes the policy from a demand policy for each service; the fleet holds that part of their sum.
-func NewPooling(cfg ProcureConfig, part float64, each []Policy) *Pooling {
-	return &Pooling{procure: NewProcure(cfg, nil), part: part, each: each}
+// NewPooling makes the policy from a demand policy for each service.
+func NewPooling(cfg PoolConfig, buy procure.Config, each []Policy) *Pooling {
+	b := &Pooling{cfg: cfg, procure: NewProcure(buy, nil), each: each, need: make([]float64, len(each)), load: make([]arriving, len(each))}
+	for range each {
+		b.recent = append(b.recent, newWindow(60/SlotSeconds))
+		b.rise = append(b.rise, newRising())
+	}
+	b.rise = append(b.rise, newRising())
+	return b
 }
 
 // Buy decides for one slot.
 func (b *Pooling) Buy(v *PooledView, targets, assign []int) {
-	if b.recent == nil {
-		b.recent, b.need = make([]window, len(assign)), make([]float64, len(assign))
-		for k := range b.recent {
-			b.recent[k] = newWindow(60 / SlotSeconds)
-		}
-	}
-	total := 0
+	sized, all := 0, 0.0
 	for k := range b.each {
 		o := &v.Services[k]
 		want := max(1, b.each[k].Step(o))
-		total += want
+		sized += want
+		demand := b.load[k].step(o)
+		all += demand
+		b.rise[k].add(v.Slot, demand)
 		b.need[k] = max(o.Demand, b.recent[k].add(o.Demand))
-		assign[k] = max(want, int(math.Ceil(b.need[k])))
+		assign[k] = max(want, int(math.Ceil(b.need[k])), int(math.Ceil(b.rise[k].level+b.cfg.Each*b.rise[k].most)))
 	}
-	b.procure.buy(&v.Market, max(1, int(math.Round(float64(total)*b.part))), targets)
+	sum := &b.rise[len(b.each)]
+	sum.add(v.Slot, all)
+	total := max(1, int(math.Round(float64(sized)*b.cfg.Part)))
+	if b.cfg.All > 0 {
+		total = max(total, int(math.Ceil(all+b.cfg.All*sum.most)))
+	}
+	b.procure.buy(&v.Market, total, targets)
 	b.share(v, assign)
+}
+
+// rising is how far a demand has risen within a start.
+type rising struct {
+	low, high peakOf // in sixteenths of a replica
+	level     float64
+	most      float64         // over the last eight days
+	hours     [8 * 24]float64 // the same by hour
+	hour      int
+}
+
+const (
+	risingSlots = 240 / SlotSeconds // a start and a minute
+	levelSlots  = 300 / SlotSeconds // over which the level is the highest
+	sixteenths  = 16
+)
+
+func newRising() rising { return rising{low: newPeakOf(risingSlots), high: newPeakOf(levelSlots)} }
+
+func (r *rising) add(slot int, demand float64) {
+	v := int(demand * sixteenths)
+	low := -float64(r.low.add(slot, -v)) / sixteenths
+	r.level = float64(r.high.add(slot, v)) / sixteenths
+	if at := slot / SlotsPerHour % len(r.hours); at != r.hour {
+		r.hour, r.hours[at] = at, 0
+		r.most = slices.Max(r.hours[:])
+	}
+	r.hours[r.hour] = max(r.hours[r.hour], demand-low)
+	r.most = max(r.most, demand-low)
 }
 
 // Moves between services cost a drain and a swap, so they are for need only: a service that has too few takes from one that can spare it.

@@ -145,6 +145,7 @@ func replayScore(ctx context.Context, args []string, stdout, stderr io.Writer) e
 		return err
 	}
 	out := scored{mixing: *newMixing(*f.data, *f.seed)}
+	out.hindsight = *hindsight
 	report := lab.Report{Ours: *ours, Span: *f.span, Seed: *f.seed}
 	err = f.profiled(func() error {
 		err := f.each(ctx, func(l lab.Load) error {

@@ -20,6 +20,9 @@ type mixing struct {
 	kept  map[string]*lab.Trace
 	Mixed []lab.MixBoard  `json:"mixed,omitempty"`
 	Pools []lab.PoolBoard `json:"pooled,omitempty"`
+	// Tuned is the mixed section against every way to buy tuned on the judged span itself, where that was asked for.
+	Tuned     []lab.Hindsight `json:"mixed_hindsight,omitempty"`
+	hindsight bool
 	// LeftOut says why there are no such sections, if there could be.
 	LeftOut string `json:"markets_left_out,omitempty"`
 }
@@ -69,6 +72,13 @@ func (m *mixing) score(ctx context.Context) error {
 			return err
 		}
 		m.Mixed = append(m.Mixed, b)
+		if m.hindsight {
+			h, err := lab.TuneMixInHindsight(t, markets, &b, lab.MixFamilies(), func() bool { return ctx.Err() != nil })
+			if err != nil {
+				return err
+			}
+			m.Tuned = append(m.Tuned, h)
+		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -118,7 +128,7 @@ func (m *mixing) write(w io.Writer) error {
 			return err
 		}
 	}
-	return nil
+	return lab.WriteMixHindsight(w, m.Tuned)
 }
 
 // marketFiles reads probes and prices once.
