@@ -19,6 +19,7 @@ type Report struct {
 	Hindsight []Hindsight
 	Mixed     []MixBoard
 	Pools     []PoolBoard
+	Tuned     []Hindsight // the mixed sections against ways to buy tuned in hindsight
 	curves    []curve
 }
 
@@ -84,6 +85,9 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	for i := range r.Hindsight {
 		p.Hindsight = append(p.Hindsight, hindsightView(&r.Hindsight[i]))
 	}
+	for i := range r.Tuned {
+		p.Hindsight = append(p.Hindsight, hindsightView(&r.Tuned[i]))
+	}
 	for i := range r.Mixed {
 		p.Markets = append(p.Markets, mixedView(&r.Mixed[i]))
 	}
@@ -115,9 +119,58 @@ type marketView struct {
 	Title, Note string
 	Head        []string
 	Rows        []marketRow
+	Points      []point // cost against lateness
+	XTicks      []tickMark
+	YTicks      []tickMark
+	SLO         float64
+	Held        []heldBar // what was held, where that is known
+	HeldHeight  int
 }
 
+// heldBar is what a buyer held, in machine-hours.
+type heldBar struct {
+	Y, Spot, OnDemand float64 // widths of 320
+	Name, Text        string
+	Ours              bool
+}
+
+// frontier draws the rows of a section by cost and late share, numbered as in its table; what is later than 3 % stands at the edge.
+func (v *marketView) frontier(cost, late []float64) {
+	low, high := math.Inf(1), 0.0
+	for _, c := range cost {
+		low, high = math.Min(low, c), math.Max(high, c)
+	}
+	if len(cost) == 0 || high <= 0 {
+		return
+	}
+	low, high = 0.9*low, 1.05*high
+	const latest = 0.03
+	for i := range cost {
+		kind := "fine"
+		switch {
+		case v.Rows[i].Ours:
+			kind = "ours"
+		case late[i] > marketLate:
+			kind = "late"
+		}
+		v.Points = append(v.Points, point{X: round1(plotWide * (cost[i] - low) / (high - low)), Y: round1(plotHigh * (1 - math.Min(late[i], latest)/latest)), N: i + 1, Kind: kind,
+			Tell: fmt.Sprintf("%s: %.3f, %.2f %% late", v.Rows[i].Policy, cost[i], 100*late[i])})
+	}
+	for i := range 5 {
+		x := low + (high-low)*float64(i)/4
+		v.XTicks = append(v.XTicks, tickMark{round1(plotWide * float64(i) / 4), fmt.Sprintf("%.2f", x)})
+	}
+	for i := range 4 {
+		v.YTicks = append(v.YTicks, tickMark{round1(plotHigh * (1 - float64(i)/3)), fmt.Sprintf("%d %%", i)})
+	}
+	v.SLO = round1(plotHigh * (1 - marketLate/latest))
+}
+
+// marketLate is the objective of the sections that buy in markets.
+const marketLate = 0.01
+
 type marketRow struct {
+	N      int
 	Policy string
 	Ours   bool
 	Cells  []string
@@ -131,10 +184,21 @@ func mixedView(b *MixBoard) marketView {
 		Note: fmt.Sprintf("%d Spot pools, %d windows; the priced bound is %.1f on-demand hours, on demand alone %.1f", b.Zones, len(b.Markets), b.Bound, b.Unpriced),
 		Head: []string{"cost / priced bound", "late %", "over a minute %", "failed launches", "interrupted", "Spot hours", "on-demand hours"}}
 	for _, row := range b.Rows {
-		v.Rows = append(v.Rows, marketRow{row.Policy, isOurs(row.Policy), []string{
+		v.Rows = append(v.Rows, marketRow{len(v.Rows) + 1, row.Policy, isOurs(row.Policy), []string{
 			fmt.Sprintf("%.3f", row.Ratio), fmt.Sprintf("%.2f", 100*row.LateRate), fmt.Sprintf("%.3f", 100*row.Timeouts), fmt.Sprint(row.Failed), fmt.Sprint(row.Lost),
 			fmt.Sprintf("%.0f", row.Spot), fmt.Sprintf("%.0f", row.OnDemand)}})
 	}
+	cost, late, most := []float64{}, []float64{}, 1.0
+	for _, row := range b.Rows {
+		cost, late = append(cost, row.Ratio), append(late, row.LateRate)
+		most = math.Max(most, row.Spot+row.OnDemand)
+	}
+	v.frontier(cost, late)
+	for i, row := range b.Rows {
+		v.Held = append(v.Held, heldBar{Y: float64(i * barStep), Spot: round1(320 * row.Spot / most), OnDemand: round1(320 * row.OnDemand / most), Name: row.Policy, Ours: isOurs(row.Policy),
+			Text: fmt.Sprintf("%.0f + %.0f h", row.Spot, row.OnDemand)})
+	}
+	v.HeldHeight = len(v.Held) * barStep
 	return v
 }
 
@@ -143,9 +207,14 @@ func pooledView(b *PoolBoard) marketView {
 		Note: fmt.Sprintf("%d windows; the pooled bound is %.1f on-demand hours, the sum of the siloed ones %.1f", len(b.Markets), b.Bound, b.SiloedBound),
 		Head: []string{"cost / siloed hpa-70 on demand", "cost / bound", "late %", "over a minute %", "failed launches", "interrupted"}}
 	for _, row := range b.Rows {
-		v.Rows = append(v.Rows, marketRow{row.Policy, isOurs(row.Policy), []string{
+		v.Rows = append(v.Rows, marketRow{len(v.Rows) + 1, row.Policy, isOurs(row.Policy), []string{
 			fmt.Sprintf("%.3f", row.Siloed), fmt.Sprintf("%.3f", row.Ratio), fmt.Sprintf("%.2f", 100*row.LateRate), fmt.Sprintf("%.3f", 100*row.Timeouts), fmt.Sprint(row.Failed), fmt.Sprint(row.Lost)}})
 	}
+	cost, late := []float64{}, []float64{}
+	for _, row := range b.Rows {
+		cost, late = append(cost, row.Siloed), append(late, row.LateRate)
+	}
+	v.frontier(cost, late)
 	return v
 }
 

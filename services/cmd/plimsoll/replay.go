@@ -175,7 +175,7 @@ func replayScore(ctx context.Context, args []string, stdout, stderr io.Writer) e
 		out.Verdict = &v
 	}
 	if *html != "" {
-		report.Board, report.Hindsight, report.Mixed, report.Pools = out.Board, out.Hindsight, out.Mixed, out.Pools
+		report.Board, report.Hindsight, report.Mixed, report.Pools, report.Tuned = out.Board, out.Hindsight, out.Mixed, out.Pools, out.Tuned
 		if err := writePage(*html, &report); err != nil {
 			return err
 		}
