@@ -52,6 +52,10 @@ export const capacity = {
     replace: "Another offering holds the same pods for less.",
     return_to_spot: "Spot can be had again for its pods.",
     pending: "Pods have no room.",
+    pdb: "A PodDisruptionBudget allows no eviction of a pod on it.",
+    rules: "A pod on it asks for more than is known: it is not moved.",
+    where: "A zone or node rule keeps its pods from other offerings.",
+    taint: "Its pods do not tolerate the taints of other offerings.",
   },
   whyNot: {
     dearer: "dearer",
@@ -74,6 +78,12 @@ export const capacity = {
     starting: "the node is starting",
     unpriced: "the node's price is unknown",
     leaving: "the node is leaving",
+    where: "a zone or node rule keeps its pods away",
+    taint: "its pods do not tolerate a taint",
+    rules: "rules between its pods would not hold",
+    pdb: "a PodDisruptionBudget allows no eviction",
+    untold: "its pods ask for more than is known",
+    size: "its pods do not fit",
   },
   plan: {
     changes: "Changes",
@@ -182,6 +192,8 @@ export const capacity = {
       gang: "gang",
       pool_share: "share of one pool",
       budget: "budget",
+      pdb: "PodDisruptionBudget",
+      rules: "rules between pods",
     },
   },
   conflicts: {

@@ -54,6 +54,10 @@ export const capacity: typeof en = {
     replace: "另一种机型能以更低价格容纳相同的 Pod。",
     return_to_spot: "其 Pod 又可以使用竞价实例。",
     pending: "有 Pod 没有位置。",
+    pdb: "PodDisruptionBudget 不允许驱逐其上的某个 Pod。",
+    rules: "其上某个 Pod 的要求超出已知信息，因此不移动。",
+    where: "可用区或节点规则使其 Pod 不能使用其他机型。",
+    taint: "其 Pod 不容忍其他机型的污点。",
   },
   whyNot: {
     dearer: "更贵",
@@ -76,6 +80,12 @@ export const capacity: typeof en = {
     starting: "节点正在启动",
     unpriced: "节点价格未知",
     leaving: "节点正在离开",
+    where: "可用区或节点规则不允许其 Pod",
+    taint: "其 Pod 不容忍某个污点",
+    rules: "Pod 之间的规则将无法满足",
+    pdb: "PodDisruptionBudget 不允许驱逐",
+    untold: "其 Pod 的要求超出已知信息",
+    size: "其 Pod 放不下",
   },
   plan: {
     changes: "变更",
@@ -183,6 +193,8 @@ export const capacity: typeof en = {
       gang: "成组调度",
       pool_share: "单池占比",
       budget: "预算",
+      pdb: "Pod 中断预算",
+      rules: "Pod 之间的规则",
     },
   },
   conflicts: {

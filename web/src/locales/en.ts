@@ -1,6 +1,7 @@
 import { bills } from "./bills.en";
 import { capacity } from "./capacity.en";
 import { finops } from "./finops.en";
+import { group } from "./group.en";
 import { market } from "./market.en";
 import { replay } from "./replay.en";
 import { rollout } from "./rollout.en";
@@ -886,4 +887,5 @@ export const en = {
   telling,
   replay,
   rollout,
+  group,
 };

@@ -2,6 +2,7 @@ import { bills } from "./bills.zh";
 import { capacity } from "./capacity.zh";
 import type { en } from "./en";
 import { finops } from "./finops.zh";
+import { group } from "./group.zh";
 import { market } from "./market.zh";
 import { replay } from "./replay.zh";
 import { rollout } from "./rollout.zh";
@@ -848,4 +849,5 @@ export const zh: typeof en = {
   telling,
   replay,
   rollout,
+  group,
 };

@@ -20,6 +20,7 @@ import * as make from "./factories.ts";
 import * as bill from "./factories-bills.ts";
 import * as capacity from "./factories-capacity.ts";
 import { finopsRoutes } from "./fake-finops.ts";
+import { FakeGroups } from "./fake-groups.ts";
 import { FakeMarket } from "./fake-market.ts";
 import * as telling from "./fake-telling";
 
@@ -69,6 +70,7 @@ export class FakeApi {
   signedIn: boolean;
   speed = 60;
   rollouts: WireRollout[] = [];
+  cloudGroups = new FakeGroups();
   me = make.aMe();
   overview = make.anOverview();
   clusters: WireCluster[] = [
@@ -1088,7 +1090,7 @@ export class FakeApi {
     if (!this.signedIn && request.path !== "/auth/login") {
       return problem(401, "Unauthorized", "sign in, or send an API key");
     }
-    for (const [method, pattern, handler] of [...this.routes, ...this.market.routes]) {
+    for (const [method, pattern, handler] of [...this.routes, ...this.market.routes, ...this.cloudGroups.routes]) {
       if (method !== request.method) continue;
       const names = [...pattern.matchAll(/\{(\w+)\}/g)].map((m) => m[1] ?? "");
       const match = new RegExp(`^${pattern.replaceAll(/\{\w+\}/g, "([^/]+)")}$`).exec(request.path);
