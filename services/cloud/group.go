@@ -54,12 +54,12 @@ const (
 
 // GroupFailure is a machine, or a number of them, that the cloud could not give.
 type GroupFailure struct {
-	At           time.Time
-	Kind         FailureKind
-	Code         string // in the cloud's words
-	Message      string // in the cloud's words, clipped
-	Zone         string // empty: not told
-	InstanceType string // empty: not told
+	At           time.Time   `json:"at"`
+	Kind         FailureKind `json:"kind"`
+	Code         string      `json:"code"`          // in the cloud's words
+	Message      string      `json:"message"`       // in the cloud's words, clipped
+	Zone         string      `json:"zone"`          // empty: not told
+	InstanceType string      `json:"instance_type"` // empty: not told
 }
 
 // CapacityError is a refusal at the door: the cloud said at once that it cannot.

@@ -37,15 +37,30 @@ func (g *CloudGroup) Brings(o fleet.Offering) bool {
 	return g.Cloud == o.Cloud && g.Region == o.Region && g.Purchase == o.Purchase && slices.Contains(g.InstanceTypes, o.InstanceType) && (len(g.Zones) == 0 || slices.Contains(g.Zones, o.Zone))
 }
 
-// Validate refuses what has no meaning.
+// Validate refuses what has no meaning; the error names the field.
 func (g *CloudGroup) Validate() error {
+	bad := func(field, message string) error {
+		return &fleet.Error{Code: fleet.CodeInvalid, Message: message, Field: "body." + field}
+	}
 	switch {
-	case g.Ref == "" || len(g.Ref) > 512 || g.Region == "" || len(g.InstanceTypes) == 0 || len(g.InstanceTypes) > 40 || len(g.Zones) > 40:
-		return fleet.Errorf(fleet.CodeInvalid, "a group needs a name, a region and 1 to 40 instance types, and at most 40 zones")
+	case g.Ref == "" || len(g.Ref) > 512:
+		return bad("ref", "a group needs a name of at most 512 bytes")
+	case g.Region == "":
+		return bad("region", "a group needs a region")
+	case len(g.InstanceTypes) == 0 || len(g.InstanceTypes) > 40:
+		return bad("instance_types", "a group needs 1 to 40 instance types")
+	case len(g.Zones) > 40:
+		return bad("zones", "a group has at most 40 zones")
 	case g.Purchase != fleet.PurchaseOnDemand && g.Purchase != fleet.PurchaseSpot:
-		return fleet.Errorf(fleet.CodeInvalid, "machines of a group are on_demand or spot")
-	case g.Min < 0 || g.Min > g.Max || g.Max > 20_000 || g.Step < 1 || g.Hourly < 1:
-		return fleet.Errorf(fleet.CodeInvalid, "bounds are 0 <= min <= max <= 20000, and step and hourly at least 1")
+		return bad("purchase", "machines of a group are on_demand or spot")
+	case g.Max < 0 || g.Max > 20_000:
+		return bad("max", "max is 0 to 20000")
+	case g.Min < 0 || g.Min > g.Max:
+		return bad("min", "min is 0 to max")
+	case g.Step < 1:
+		return bad("step", "step is at least 1")
+	case g.Hourly < 1:
+		return bad("hourly", "hourly is at least 1")
 	}
 	return nil
 }
@@ -69,6 +84,18 @@ func CloudGroups(ctx context.Context, tx *Tx, cluster fleet.ClusterID) ([]CloudG
 func SaveCloudGroup(ctx context.Context, tx *Tx, g CloudGroup) error {
 	if err := g.Validate(); err != nil {
 		return err
+	}
+	if g.Enabled { // one at a time buys for the same pods; the lock is that of SetKarpenterPolicy
+		if err := lockCluster(ctx, tx, g.Cluster); err != nil {
+			return err
+		}
+		karpenter, err := KarpenterPolicyOf(ctx, tx, g.Cluster)
+		if err != nil {
+			return err
+		}
+		if karpenter.Enabled {
+			return fleet.Errorf(fleet.CodeConflict, "this cluster's plans are carried out through Karpenter: switch that off first")
+		}
 	}
 	zones := g.Zones
 	if zones == nil {
