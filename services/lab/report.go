@@ -177,7 +177,7 @@ type marketRow struct {
 }
 
 // isOurs tells our own buyers by their name.
-func isOurs(policy string) bool { return strings.HasPrefix(policy, "plimsoll") }
+func isOurs(policy string) bool { return strings.HasSuffix(policy, PlimsollMix) }
 
 func mixedView(b *MixBoard) marketView {
 	v := marketView{Title: b.Workload + ": reserved, Spot and on demand",
