@@ -226,7 +226,7 @@ func (w *CloudGroups) ask(ctx context.Context, tenant fleet.TenantID, api cloud.
 		if err != nil {
 			return fmt.Errorf("read group %s: %w", g.Ref, err)
 		}
-		if now.Desired != a.Before && now.Desired != a.Desired {
+		if now.Desired != a.Before && now.Desired != a.Desired && now.Desired != a.ReadyBefore { // the last: what did not come was given back
 			a.State, a.Problem = store.GroupReplaced, fmt.Sprintf("the group has %d machines by now: somebody else changed it", now.Desired)
 			return w.note(ctx, tenant, g, a, true)
 		}
