@@ -3,13 +3,14 @@ package capacity
 import (
 	"slices"
 
+	"plimsoll.dev/services/fleet"
 	"plimsoll.dev/services/packing"
 )
 
 // Purchase is a plan in the values of the packing: what an actuator that makes pools needs to know.
 type Purchase struct {
 	Pods      []packing.Pod
-	Offerings []packing.Offering // the candidates, then the offerings of running machines that none of them is
+	Offerings []packing.Offering // the candidates, then the offerings of running machines that none of them is. Stock counts what runs, and no more where none may be bought now
 	New       []packing.Node     // machines to be bought, with the pods they are for
 	Running   []Running          // all machines that run, with the pods that they will hold
 }
@@ -40,8 +41,23 @@ func Buy(in *Input, p *Plan) (*Purchase, error) {
 		out.Pods = append(out.Pods, pod)
 		home[q.Name] = q.Node
 	}
+	runs := map[fleet.Offering]int64{}
+	for i := range in.Nodes {
+		runs[in.Nodes[i].Offering]++
+	}
+	most := in.Policy.WithDefaults().MaxStockOut
 	for i := range in.Candidates {
-		out.Offerings = append(out.Offerings, in.Candidates[i].packed(in))
+		c := &in.Candidates[i]
+		o := c.packed(in)
+		n := runs[c.Offering]
+		switch {
+		case c.BackoffUntil.After(in.Now), c.StockOutMilli > most, in.Policy.NoSpot && c.Offering.Purchase == fleet.PurchaseSpot:
+			o.Stock = &n
+		case c.Stock != nil:
+			n += max(*c.Stock, 0)
+			o.Stock = &n
+		}
+		out.Offerings = append(out.Offerings, o)
 	}
 	gone := map[string]bool{}
 	for _, d := range p.Drain {

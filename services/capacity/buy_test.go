@@ -57,7 +57,8 @@ func TestAPlanBecomesPools(t *testing.T) {
 		if len(b.New) != want || len(b.Running) != len(in.Nodes) || ends != len(p.Drain) {
 			t.Fatalf("%d new of %d, %d run of %d, %d of %d end", len(b.New), want, len(b.Running), len(in.Nodes), ends, len(p.Drain))
 		}
-		told, err := karpenter.Compose(k, karpenter.Settings{Rounds: 1, TaintGPUs: true})
+		capped := rapid.Bool().Draw(t, "told under caps")
+		told, err := karpenter.Compose(k, karpenter.Settings{Rounds: 1, TaintGPUs: true, Capped: capped})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +67,14 @@ func TestAPlanBecomesPools(t *testing.T) {
 				t.Fatalf("%s has %d machines and is to go", name, runs[name])
 			}
 		}
+		room := int64(0)
 		for _, np := range told.Pools {
+			if capped && np.Nodes == nil {
+				t.Fatalf("%s has no limit", np.Name)
+			}
+			if np.Nodes != nil {
+				room += *np.Nodes - runs[np.Name]
+			}
 			if np.Nodes != nil && *np.Nodes < runs[np.Name] {
 				t.Fatalf("%s (%s) has %d machines and a limit of %d", np.Name, np.Why, runs[np.Name], *np.Nodes)
 			}
@@ -79,6 +87,9 @@ func TestAPlanBecomesPools(t *testing.T) {
 			if np.CPUMilli > 0 && np.CPUMilli < cpu {
 				t.Fatalf("%s has %d CPU and a limit of %d", np.Name, cpu, np.CPUMilli)
 			}
+		}
+		if capped && room > int64(want) {
+			t.Fatalf("pools have room for %d machines more; the plan adds %d", room, want)
 		}
 	})
 }

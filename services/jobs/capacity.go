@@ -99,7 +99,8 @@ func (CapacityPlanArgs) InsertOpts() river.InsertOpts {
 	return river.InsertOpts{Queue: queueBulk, UniqueOpts: river.UniqueOpts{ByArgs: true, ByState: waiting}, MaxAttempts: 2}
 }
 
-// CapacityPlan plans the machines of a cluster: what it reads, decides and checks is kept with the plan. Nothing is acted upon here.
+// CapacityPlan plans the machines of a cluster: what it reads, decides and checks is kept with the plan. Where the cluster's plans are
+// carried out through Karpenter, what its agent shall tell Karpenter is written down in the same transaction.
 type CapacityPlan struct {
 	river.WorkerDefaults[CapacityPlanArgs]
 	DB      *store.DB
@@ -139,6 +140,10 @@ func (w *CapacityPlan) Work(ctx context.Context, job *river.Job[CapacityPlanArgs
 		}
 		return err
 	}
+	told, err := w.tellKarpenter(ctx, job.Args.Tenant, in, plan)
+	if err != nil {
+		return err
+	}
 	return w.DB.Tenant(ctx, job.Args.Tenant, func(tx *store.Tx) error {
 		news, err := store.SaveCapacityPlan(ctx, tx, *in, plan, time.Since(started))
 		if err != nil {
@@ -153,6 +158,9 @@ func (w *CapacityPlan) Work(ctx context.Context, job *river.Job[CapacityPlanArgs
 			if err := store.Notify(ctx, tx, store.EventPlan, in.Cluster, ""); err != nil {
 				return err
 			}
+		}
+		if err := w.openOrder(ctx, tx, in, told); err != nil {
+			return err
 		}
 		_, err = river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx.PGX(), job)
 		return err

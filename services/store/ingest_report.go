@@ -29,6 +29,7 @@ const (
 	maxEvents           = 1000
 	maxResults          = 1000
 	maxMessage          = 2048
+	maxFieldWriters     = 8
 	futureTolerance     = 10 * time.Minute
 	pastTolerance       = 30 * 24 * time.Hour // as long as chunks are kept
 	framePayloadAtLeast = 8
@@ -382,13 +383,23 @@ func cut(s string, most int) string {
 	return s[:most]
 }
 
+// cutAll keeps the last of a list, each shortened: of the writers of a field ours comes last.
+func cutAll(list []string, most, each int) []string {
+	list = list[max(len(list)-most, 0):]
+	out := make([]string, 0, len(list))
+	for _, text := range list {
+		out = append(out, cut(text, each))
+	}
+	return out
+}
+
 func (s *Source) prepareResults(p *prepared, list *agentv1.ActionResults) error {
 	if len(list.GetResults()) > maxResults {
 		return tooMany("results", len(list.GetResults()), maxResults)
 	}
 	results := make([]ActionResult, 0, len(list.GetResults()))
 	for _, r := range list.GetResults() {
-		for _, text := range []string{r.GetActionId(), r.GetOutcome(), r.GetErrorCode(), r.GetError()} {
+		for _, text := range append([]string{r.GetActionId(), r.GetOutcome(), r.GetErrorCode(), r.GetError(), r.GetBeforeSpec(), r.GetAfterSpec()}, r.GetWriters()...) {
 			if !cleanText(text) {
 				return bad("a result is not text")
 			}
@@ -400,9 +411,19 @@ func (s *Source) prepareResults(p *prepared, list *agentv1.ActionResults) error 
 		results = append(results, ActionResult{
 			Decision: fleet.DecisionID(r.GetActionId()), Outcome: r.GetOutcome(), Before: int(r.GetBefore()), After: int(r.GetAfter()),
 			Generation: int64(min(r.GetGeneration(), math.MaxInt64)), Code: cut(r.GetErrorCode(), 64), Detail: cut(r.GetError(), maxMessage), At: at,
+			BeforeSpec: cut(r.GetBeforeSpec(), maxActionSpec), AfterSpec: cut(r.GetAfterSpec(), maxActionSpec), Writers: cutAll(r.GetWriters(), maxFieldWriters, 256),
 		})
 	}
 	p.after = func(ctx context.Context, tx *Tx) error {
+		orders, err := ApplyCapacityResults(ctx, tx, s.Cluster, results) // first: it takes the planner's lock
+		if err != nil {
+			return err
+		}
+		for _, id := range orders {
+			if err := Notify(ctx, tx, EventPlan, s.Cluster, id); err != nil {
+				return err
+			}
+		}
 		changed, err := ApplyResults(ctx, tx, s.Cluster, results)
 		if err != nil {
 			return err

@@ -158,8 +158,20 @@ RETURNING d.id::text`, tx.Tenant, tx.Now)
 
 // PendingPlan is what the agent of the cluster shall carry out now: the newest generation with every action that is on its way,
 // as far as the cluster's mode still allows it, its time is not over, and it was decided under the policy in force. The plan
-// lives as long as its shortest-lived action. nil when there is none.
+// lives as long as its shortest-lived action. What Karpenter is to be told comes with it. nil when there is none.
 func PendingPlan(ctx context.Context, tx *Tx, cluster fleet.ClusterID) (*agentv1.Plan, error) {
+	ordered, err := hasKarpenterOrder(ctx, tx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	p, err := pendingReplicas(ctx, tx, cluster)
+	if err != nil || !ordered {
+		return p, err
+	}
+	return withKarpenterOrder(ctx, tx, cluster, p)
+}
+
+func pendingReplicas(ctx context.Context, tx *Tx, cluster fleet.ClusterID) (*agentv1.Plan, error) {
 	rows, err := tx.pgx.Query(ctx, `
 SELECT c.last_seen_at, c.data_at, c.clock_speed, c.head_plan_id::text, c.generation, h.at, coalesce(h.parent_id::text, ''),
   d.id::text, w.key, d.from_replicas, d.target, d.binding, d.expires_at, (d.detail->>'min')::int, (d.detail->>'max')::int
@@ -200,13 +212,16 @@ ORDER BY w.key`, tx.Tenant, cluster)
 
 // ActionResult is what the agent says became of an action.
 type ActionResult struct {
-	Decision   fleet.DecisionID
-	Outcome    string // applied, already, refused, failed
+	Decision   fleet.DecisionID // pool/name or overlay/name: an object of Karpenter
+	Outcome    string           // applied, already, refused, failed
 	Before     int
 	After      int
 	Generation int64
 	Code       string
 	Detail     string
+	BeforeSpec string // of an object of Karpenter: JSON of the fields in question; empty: there was nothing
+	AfterSpec  string
+	Writers    []string // of a conflict over its fields; ours is the last
 	At         time.Time
 }
 

@@ -15,13 +15,17 @@ func (in *Input) emit(p *Plan, s Settings, pools []*group, best outcome) {
 	weight := int32(firstWeight)
 	for _, g := range best.order {
 		pool := pools[g]
-		limit := pool.runs + best.bought[g]
+		buys := best.bought[g]
+		if s.Capped {
+			buys = int64(pool.count)
+		}
+		limit := pool.runs + buys
 		if limit == 0 {
 			continue
 		}
 		np := in.pool(pool, s, limit)
 		np.Weight, np.Why = weight, "plan"
-		if best.bought[g] == 0 {
+		if buys == 0 {
 			np.Weight, np.Why = spareWeight, "running"
 		} else if weight > spareWeight+1 {
 			weight--
@@ -101,6 +105,17 @@ func (in *Input) pool(g *group, s Settings, nodes int64) NodePool {
 	return np
 }
 
+// inPool counts the machines that run in a pool.
+func (in *Input) inPool(pool string) int64 {
+	n := int64(0)
+	for _, m := range in.Running {
+		if m.Pool == pool {
+			n++
+		}
+	}
+	return n
+}
+
 // cpu of the machines that run in a pool, in thousandths.
 func (in *Input) cpu(pool string) int64 {
 	n := int64(0)
@@ -169,8 +184,11 @@ func (in *Input) restPool(out []NodePool, s Settings, name string, of func(*pack
 		return out
 	}
 	np := NodePool{Name: Prefix + name, Class: s.Class, TaintGPUs: gpu && s.TaintGPUs, EmptyAfterSec: s.EmptyAfterSec, Why: "rest"}
-	if s.MaxNodes > 0 {
-		n := s.MaxNodes
+	switch n := in.inPool(np.Name); {
+	case s.Capped:
+		np.Nodes = &n
+	case s.MaxNodes > 0:
+		n = max(s.MaxNodes, n)
 		np.Nodes = &n
 	}
 	np.Requirements = []Requirement{

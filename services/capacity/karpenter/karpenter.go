@@ -52,6 +52,7 @@ type Settings struct {
 	ReservationKey string // node label of the reservation; empty: reserved offerings are left to Karpenter
 	SpotByZone     bool   // each zone of Spot is a pool, as the packing has it: where shares of pools are limited
 	TaintGPUs      bool   // pods without GPUs stay off machines with GPUs
+	Capped         bool   // caps hold for the cluster: no pool is opened beyond the machines of New, and pools for the rest keep what they have
 	MaxNodes       int64  // of the pool for what does not fit the plan; 0: no limit
 	Rounds         int    // of search; 0: 4000. Bounded by the size of the problem too
 	EmptyAfterSec  int64  // how long a machine is empty before it goes; 0: 30
