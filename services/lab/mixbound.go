@@ -145,5 +145,8 @@ func Summed(name string, services []*Trace) (*Trace, error) {
 		}
 	}
 	out.Share = part(held, requests)
+	if held == 0 { // nobody asks for anything
+		out.Share = first.Share
+	}
 	return out, out.Check()
 }
