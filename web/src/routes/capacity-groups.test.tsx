@@ -208,6 +208,7 @@ test("a cluster that may not act says so; one in enforce and not frozen does not
   Object.assign(cluster, { mode: "approve" });
   const first = await renderAt(page(1), { fake });
   await find(/the cluster is in mode Approve/);
+  expect(screen.queryByRole("button", { name: /^Undo the last change/ })).toBeNull();
   first.unmount();
   Object.assign(cluster, { mode: "enforce", frozen: true });
   const second = await renderAt(page(1), { fake });
@@ -217,6 +218,7 @@ test("a cluster that may not act says so; one in enforce and not frozen does not
   await renderAt(page(1), { fake });
   await find("us-east-1/gpu-l4");
   expect(screen.queryByText(/is asked of the clouds/)).toBeNull();
+  expect(screen.getByRole("button", { name: "Undo the last change of us-east-1/gpu-l4" })).toBeTruthy();
 });
 
 test("a change that does not end is pointed out, and its state need not be known", async () => {

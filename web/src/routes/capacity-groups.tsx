@@ -49,6 +49,8 @@ export function CloudGroups({ cluster: c }: { cluster: Pick<Cluster, "id" | "mod
   const query = useQuery(cloudGroupsQuery(c.id));
   const [edited, setEdited] = useState<CloudGroup | "new" | null>(null);
   const touches = [["clusters", "cloud-groups", c.id]];
+  /** Whether the clouds are asked for anything, an undo included. */
+  const acts = c.mode === "enforce" && !c.frozen;
 
   const undo = (g: CloudGroup, a: GroupAction) =>
     ask({
@@ -93,7 +95,7 @@ export function CloudGroups({ cluster: c }: { cluster: Pick<Cluster, "id" | "mod
                 groups={list}
                 now={now}
                 busy={busy}
-                onUndo={may ? undo : undefined}
+                onUndo={may && acts ? undo : undefined}
                 onEdit={may ? setEdited : undefined}
                 onDelete={may ? drop : undefined}
               />

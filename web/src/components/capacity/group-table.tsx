@@ -173,7 +173,7 @@ export function GroupTable({
         const last = g.actions[0];
         return (
           <Group gap={6} justify="flex-end" wrap="nowrap">
-            {onUndo && last && mayUndo(last) && (
+            {onUndo && g.enabled && last && mayUndo(last) && (
               <Button
                 size="compact-xs"
                 variant="default"
