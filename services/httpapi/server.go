@@ -200,6 +200,7 @@ func (s *Server) register() {
 	s.registerAvailability()
 	s.registerCapacity()
 	s.registerCloudGroups()
+	s.registerKarpenter()
 	s.registerDemo()
 }
 

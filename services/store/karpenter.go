@@ -159,7 +159,8 @@ type KarpenterWork struct {
 	Policy   KarpenterPolicy
 	Pools    []string // of ours that may exist, by name
 	Overlays []string
-	Why      string // why nothing may be sent; empty: it may
+	Why      string    // why nothing may be sent; empty: it may
+	At       time.Time // data time; zero where the agent says nothing
 }
 
 // LoadKarpenterWork reads it. lock takes the planner's lock, for an order in the same transaction.
@@ -167,7 +168,7 @@ func LoadKarpenterWork(ctx context.Context, tx *Tx, cluster fleet.ClusterID, loc
 	if w.Policy, err = KarpenterPolicyOf(ctx, tx, cluster); err != nil {
 		return w, err
 	}
-	w.Why, err = karpenterStop(ctx, tx, cluster, lock)
+	w.Why, w.At, err = karpenterStop(ctx, tx, cluster, lock)
 	if err != nil {
 		return w, err
 	}
@@ -196,7 +197,7 @@ func LoadKarpenterWork(ctx context.Context, tx *Tx, cluster fleet.ClusterID, loc
 }
 
 // karpenterStop is why nothing may be sent now, whatever the policy; an order whose time is over is ended first where the lock is taken.
-func karpenterStop(ctx context.Context, tx *Tx, cluster fleet.ClusterID, lock bool) (string, error) {
+func karpenterStop(ctx context.Context, tx *Tx, cluster fleet.ClusterID, lock bool) (why string, now time.Time, err error) {
 	sql := `SELECT mode, frozen, agent_limits, coalesce(capabilities, '{}'), last_seen_at, data_at, clock_speed FROM cluster WHERE tenant_id = $1 AND id = $2`
 	if lock {
 		sql += ` FOR UPDATE`
@@ -208,35 +209,35 @@ func karpenterStop(ctx context.Context, tx *Tx, cluster fleet.ClusterID, lock bo
 	var lastSeen, dataAt *time.Time
 	var speed float64
 	if err := tx.pgx.QueryRow(ctx, sql, tx.Tenant, cluster).Scan(&mode, &frozen, &limits, &can, &lastSeen, &dataAt, &speed); err != nil {
-		return "", notFound(err, "cluster")
+		return "", now, notFound(err, "cluster")
 	}
 	switch {
 	case limits.allow(mode) != fleet.ModeEnforce:
-		return KarpenterMode, nil
+		return KarpenterMode, now, nil
 	case frozen || limits.Frozen:
-		return KarpenterFrozen, nil
+		return KarpenterFrozen, now, nil
 	case !slices.Contains(can, CapabilityKarpenter):
-		return KarpenterAgent, nil
+		return KarpenterAgent, now, nil
 	case lastSeen == nil || dataAt == nil || tx.Now.Sub(*lastSeen) > karpenterSilent:
-		return KarpenterNoAgent, nil
+		return KarpenterNoAgent, now, nil
 	}
 	if groups, err := groupsAct(ctx, tx, cluster); err != nil || groups {
-		return KarpenterGroups, err
+		return KarpenterGroups, now, err
 	}
-	now := dataNow(tx.Now, *lastSeen, *dataAt, speed)
+	now = dataNow(tx.Now, *lastSeen, *dataAt, speed)
 	if lock {
 		if _, err := tx.pgx.Exec(ctx, `UPDATE karpenter_order SET state = 'expired', closed_at = $4 WHERE tenant_id = $1 AND cluster_id = $2 AND state = 'open' AND expires_at <= $3`, tx.Tenant, cluster, now, tx.Now); err != nil {
-			return "", fmt.Errorf("expire order: %w", err)
+			return "", now, fmt.Errorf("expire order: %w", err)
 		}
 	}
 	var open bool
 	if err := tx.pgx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM karpenter_order WHERE tenant_id = $1 AND cluster_id = $2 AND state = 'open' AND expires_at > $3)`, tx.Tenant, cluster, now).Scan(&open); err != nil {
-		return "", fmt.Errorf("look for an open order: %w", err)
+		return "", now, fmt.Errorf("look for an open order: %w", err)
 	}
 	if open {
-		return KarpenterWaits, nil
+		return KarpenterWaits, now, nil
 	}
-	return "", nil
+	return "", now, nil
 }
 
 // KarpenterOrder is what an agent was told to make of Karpenter's objects.

@@ -879,6 +879,64 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/clusters/{id}/karpenter": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Whether the cluster's capacity plans are carried out through Karpenter, what it was told, and why it is told nothing now */
+        get: operations["get-karpenter"];
+        /**
+         * Switch it on or off; version is the one that was read, 0 for none
+         * @description Off unless enabled is true. Refused while groups of clouds may be changed for the cluster. Nothing is sent unless cluster and agent are in enforce and not frozen. Switching it off withdraws what the agent has not answered; what Karpenter was told stays until it is handed back.
+         */
+        put: operations["set-karpenter"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/clusters/{id}/karpenter/hand-back": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Take Plimsoll's NodePools and NodeOverlays away; pools with machines stay
+         * @description Switch it off first. No machine goes: a pool that has machines is refused by the agent and stays as it was told last.
+         */
+        post: operations["hand-back-karpenter"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/clusters/{id}/karpenter/orders/{order}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What the agent was told in one order, and what it found and made of each object */
+        get: operations["get-karpenter-order"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/clusters/{id}/nodes": {
         parameters: {
             query?: never;
@@ -4658,6 +4716,85 @@ export interface components {
             scope: "tenant" | "team";
             team?: string;
         };
+        KarpenterActionView: {
+            /** @description it shall not exist */
+            absent?: boolean;
+            /** @description pool/name or overlay/name */
+            action_id: string;
+            after?: string;
+            /** Format: date-time */
+            answered_at?: string;
+            /** @description JSON of the fields in question as the agent found them; absent: there was nothing */
+            before?: string;
+            /** @description conflict: somebody else holds a field; see writers */
+            code?: string;
+            detail?: string;
+            /**
+             * @description absent: no answer yet
+             * @enum {string}
+             */
+            outcome?: "applied" | "already" | "refused" | "failed";
+            /** @description as it was sent */
+            spec: unknown;
+            /** @description of a conflict; ours is the last */
+            writers: string[] | null;
+        };
+        KarpenterOrderOutputBody: {
+            actions: components["schemas"]["KarpenterActionView"][] | null;
+            order: components["schemas"]["KarpenterOrderSummary"];
+        };
+        KarpenterOrderSummary: {
+            /** Format: date-time */
+            at: string;
+            by: string;
+            /** Format: date-time */
+            closed_at?: string;
+            /** Format: int64 */
+            generation: number;
+            /** @description per hour: what Karpenter is expected to buy */
+            hourly?: string;
+            id: string;
+            /** @enum {string} */
+            kind: "plan" | "hand_back";
+            /** @description capacity plan; older plans are forgotten */
+            plan_id?: string;
+            /** @enum {string} */
+            state: "open" | "applied" | "partial" | "refused" | "expired" | "withdrawn";
+        };
+        KarpenterOutputBody: {
+            /** @description newest first, at most 50 */
+            orders: components["schemas"]["KarpenterOrderSummary"][] | null;
+            overlays: string[] | null;
+            /** @description NodePools of ours that may exist */
+            pools: string[] | null;
+            settings: components["schemas"]["KarpenterSettings"];
+            /**
+             * @description why nothing is sent now. open: an earlier order has no answer yet. A plan may be held for other reasons
+             * @enum {string}
+             */
+            stopped?: "off" | "mode" | "frozen" | "agent" | "silent" | "groups" | "open";
+            /**
+             * Format: int64
+             * @description 0: never set
+             */
+            version: number;
+        };
+        KarpenterSettings: {
+            /**
+             * @description API group of the node class
+             * @default karpenter.k8s.aws
+             */
+            class_group?: string;
+            /** @default EC2NodeClass */
+            class_kind?: string;
+            /** @default default */
+            class_name?: string;
+            enabled: boolean;
+            /** @description tell effective prices by NodeOverlays, an alpha feature of Karpenter */
+            prices?: boolean;
+            /** @description node label that names a reservation; empty: reserved machines are left to Karpenter */
+            reservation_key?: string;
+        };
         KnownPrice: {
             /** Format: date-time */
             as_of: string | null;
@@ -6128,6 +6265,11 @@ export interface components {
             frozen?: boolean;
             /** @enum {string} */
             mode?: "observe" | "recommend" | "approve" | "enforce";
+        };
+        SetKarpenterInputBody: {
+            settings: components["schemas"]["KarpenterSettings"];
+            /** Format: int64 */
+            version: number;
         };
         SetRoleInputBody: {
             /** @enum {string} */
@@ -11198,6 +11340,293 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EventListBody"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "get-karpenter": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KarpenterOutputBody"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "set-karpenter": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetKarpenterInputBody"];
+            };
+        };
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "hand-back-karpenter": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Accepted */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "get-karpenter-order": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+                order: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KarpenterOrderOutputBody"];
                 };
             };
             /** @description Unauthorized */
