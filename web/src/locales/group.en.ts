@@ -23,7 +23,7 @@ export const group = {
   none: "Never changed",
   change: "{{before}} → {{desired}}",
   undoOf: "undo",
-  older: "{{value}} earlier changes",
+  older: "Earlier changes: {{value}}",
   lasting: "Has not ended for {{age}}. Until it does, nothing else is asked for this cluster.",
   unknownState: "unknown state",
   state: {
@@ -67,7 +67,7 @@ export const group = {
   step: "At once",
   stepHint: "Machines that one change adds at most",
   hourly: "An hour",
-  hourlyHint: "Machines that are added within an hour at most",
+  hourlyHint: "Machines added within an hour at most",
   enabled: "Plans may make this group larger",
   enabledHint: "Costs money: machines are started without asking again while the cluster is in enforce.",
   needed: "This is needed.",

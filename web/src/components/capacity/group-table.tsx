@@ -86,6 +86,7 @@ export function GroupTable({
     {
       key: "name",
       header: t("group.name"),
+      width: 260,
       sort: (g) => g.ref,
       render: (g) => (
         <div>
