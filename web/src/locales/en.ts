@@ -2,6 +2,7 @@ import { bills } from "./bills.en";
 import { capacity } from "./capacity.en";
 import { finops } from "./finops.en";
 import { group } from "./group.en";
+import { karpenter } from "./karpenter.en";
 import { market } from "./market.en";
 import { replay } from "./replay.en";
 import { rollout } from "./rollout.en";
@@ -888,4 +889,5 @@ export const en = {
   replay,
   rollout,
   group,
+  karpenter,
 };

@@ -3,6 +3,7 @@ import { capacity } from "./capacity.zh";
 import type { en } from "./en";
 import { finops } from "./finops.zh";
 import { group } from "./group.zh";
+import { karpenter } from "./karpenter.zh";
 import { market } from "./market.zh";
 import { replay } from "./replay.zh";
 import { rollout } from "./rollout.zh";
@@ -850,4 +851,5 @@ export const zh: typeof en = {
   replay,
   rollout,
   group,
+  karpenter,
 };

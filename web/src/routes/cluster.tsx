@@ -29,6 +29,7 @@ import { useNow } from "../lib/now";
 import { useAct } from "./act";
 import { CapacityMapTab, ConflictsTab, PendingTab, PlanTab } from "./capacity";
 import { CloudGroups } from "./capacity-groups";
+import { KarpenterOrders } from "./capacity-karpenter";
 import { useMay } from "./me";
 import { CLUSTER_TABS } from "./search";
 import { useEnrolment } from "./use-enrolment";
@@ -388,6 +389,7 @@ function Body({ cluster: c }: { cluster: Cluster }) {
         {tab === "map" && <CapacityMapTab cluster={c.id} />}
         {tab === "pending" && <PendingTab cluster={c.id} />}
         {tab === "plan" && <PlanTab cluster={c.id} />}
+        {tab === "plan" && <KarpenterOrders cluster={c} />}
         {tab === "plan" && <CloudGroups cluster={c} />}
         {tab === "conflicts" && <ConflictsTab cluster={c.id} />}
         {tab === "workloads" && <Workloads cluster={c} />}

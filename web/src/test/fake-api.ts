@@ -21,6 +21,7 @@ import * as bill from "./factories-bills.ts";
 import * as capacity from "./factories-capacity.ts";
 import { finopsRoutes } from "./fake-finops.ts";
 import { FakeGroups } from "./fake-groups.ts";
+import { FakeKarpenter } from "./fake-karpenter.ts";
 import { FakeMarket } from "./fake-market.ts";
 import * as telling from "./fake-telling";
 
@@ -71,6 +72,7 @@ export class FakeApi {
   speed = 60;
   rollouts: WireRollout[] = [];
   cloudGroups = new FakeGroups();
+  karpenter = new FakeKarpenter();
   me = make.aMe();
   overview = make.anOverview();
   clusters: WireCluster[] = [
@@ -1090,7 +1092,12 @@ export class FakeApi {
     if (!this.signedIn && request.path !== "/auth/login") {
       return problem(401, "Unauthorized", "sign in, or send an API key");
     }
-    for (const [method, pattern, handler] of [...this.routes, ...this.market.routes, ...this.cloudGroups.routes]) {
+    for (const [method, pattern, handler] of [
+      ...this.routes,
+      ...this.market.routes,
+      ...this.cloudGroups.routes,
+      ...this.karpenter.routes,
+    ]) {
       if (method !== request.method) continue;
       const names = [...pattern.matchAll(/\{(\w+)\}/g)].map((m) => m[1] ?? "");
       const match = new RegExp(`^${pattern.replaceAll(/\{\w+\}/g, "([^/]+)")}$`).exec(request.path);
