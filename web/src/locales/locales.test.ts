@@ -46,9 +46,9 @@ test("Chinese is Chinese, but for names", () => {
   expect(same.map(([key]) => key)).toEqual([
     "clusters.kubernetes",
     "bills.formats.focus",
-    "karpenter.title",
     "bills.formats.azure",
     "bills.formats.gcp_detail",
+    "karpenter.title",
   ]);
 });
 
