@@ -278,7 +278,7 @@ func OpenKarpenterOrder(ctx context.Context, tx *Tx, o KarpenterOrder, actions [
 		if err != nil {
 			return false, "", fmt.Errorf("encode action: %w", err)
 		}
-		specs[i], ids[i], absent[i], positions[i] = string(doc), a.GetActionId(), a.GetAbsent(), int32(i) //nolint:gosec // bounded
+		specs[i], ids[i], absent[i], positions[i] = string(doc), a.GetActionId(), a.GetAbsent(), int32(i)
 	}
 	says := sum.Sum(nil)
 	if why, err := karpenterSaid(ctx, tx, o.Cluster, says); err != nil || why != "" {
