@@ -126,14 +126,21 @@ func TestACapacityPlanIsToldToKarpenterOnceAndAnswered(t *testing.T) {
 	if all = e.orders(); len(all) != 1 {
 		t.Fatalf("what Karpenter was told already is told again: %+v", all)
 	}
-	// The machine came, and the pod runs: the limit is what runs, and nothing is taken away.
+	e.exec(`UPDATE karpenter_order SET closed_at = now() - interval '31 minutes' WHERE tenant_id = $1`, e.tenant)
+	e.reported()
+	e.planCapacity(&CapacityPlan{})
+	if all = e.orders(); len(all) != 2 || all[0].Generation != 2 {
+		t.Fatalf("what somebody may have deleted since is never told again: %+v", all)
+	}
+	e.answers(e.pending(), "already", "")
+	// The pod ended: the pool for its machine goes.
 	e.exec(`UPDATE pod SET ended_at = now(), phase = 'ended' WHERE tenant_id = $1 AND name = 'big-1'`, e.tenant)
 	e.reported()
 	e.planCapacity(&CapacityPlan{})
 	all = e.orders()
 	p = e.pending()
 	retired := slices.ContainsFunc(p.GetCapacity(), func(a *agentv1.CapacityAction) bool { return a.GetAbsent() })
-	if len(all) != 2 || p.GetGeneration() != 2 || !retired {
+	if len(all) != 3 || p.GetGeneration() != 3 || !retired {
 		t.Fatalf("a pool that nothing is wanted of stays: %+v, %v", all, p)
 	}
 	objects := e.number(`SELECT count(*) FROM karpenter_object WHERE tenant_id = $1`, e.tenant)

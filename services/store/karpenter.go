@@ -29,6 +29,8 @@ const (
 	karpenterOrdersKept = 200
 	// karpenterAgain is how long an order that was not carried out as a whole is left before the same is said again; longer where somebody else holds what it is about.
 	karpenterAgain, karpenterYield = time.Minute, 10 * time.Minute
+	// karpenterRefresh is how long what was done is taken to hold: somebody may have deleted a pool since. What is as it should be is not written again.
+	karpenterRefresh = 30 * time.Minute
 	// karpenterSilent is how old an agent's last word may be for anything to be sent.
 	karpenterSilent = 2 * time.Minute
 	// maxActionSpec bounds what is kept of an object before and after, in bytes.
@@ -316,10 +318,13 @@ FROM karpenter_order o WHERE tenant_id = $1 AND cluster_id = $2 ORDER BY generat
 		return "", fmt.Errorf("load newest order: %w", err)
 	}
 	again := karpenterAgain
-	if held {
+	switch {
+	case held:
 		again = karpenterYield
+	case state == "applied":
+		again = karpenterRefresh
 	}
-	if same && (state == "applied" || closed != nil && tx.Now.Sub(*closed) < again) {
+	if same && closed != nil && tx.Now.Sub(*closed) < again {
 		return KarpenterNothing, nil
 	}
 	return "", nil
