@@ -76,7 +76,7 @@ var (
 // manyWorkload is the i-th ordinary workload; what it is follows from i, how large and how busy from the seed.
 func manyWorkload(seed uint64, i int) demoWorkload {
 	team, stage, class := manyTeams[i%len(manyTeams)], manyStages[i/len(manyTeams)%len(manyStages)], manyClasses[i*7%len(manyClasses)]
-	r := func(k uint64) float64 { return uniform(draw(seed, forMany, uint64(i), k)) } //nolint:gosec // not negative
+	r := func(k uint64) float64 { return uniform(draw(seed, forMany, uint64(i), k)) }
 	pick := func(list []string) string { return list[i/3%len(list)] }
 	var w demoWorkload
 	switch kind := i % 100; {
@@ -182,4 +182,4 @@ func manyTraining(seed uint64, i int, team string, r func(uint64) float64) demoW
 }
 
 // manyStream tells the traffic of ordinary workloads from that of the six.
-func manyStream(i int) uint64 { return 1000 + uint64(i) } //nolint:gosec // not negative
+func manyStream(i int) uint64 { return 1000 + uint64(i) }
