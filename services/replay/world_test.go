@@ -309,7 +309,7 @@ func TestConfigIsCheckedInItsOwnWords(t *testing.T) {
 	t.Parallel()
 	for want, bend := range map[string]func(*Config){
 		"needs 1 to 32 pools":       func(c *Config) { c.Pools = nil },
-		"needs 1 to 2048 workloads":  func(c *Config) { c.Workloads = nil },
+		"needs 1 to 2048 workloads": func(c *Config) { c.Workloads = nil },
 		"needs a start time":        func(c *Config) { c.Start = time.Time{} },
 		"no name of its own":        func(c *Config) { c.Pools = append(c.Pools, c.Pools[0]) },
 		"needs 1 to 16 zones":       func(c *Config) { c.Pools[0].Zones = nil },
