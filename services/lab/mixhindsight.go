@@ -1,10 +1,8 @@
 package lab
 
 import (
-	"fmt"
 	"io"
 	"slices"
-	"text/tabwriter"
 
 	"plimsoll.dev/services/fleet"
 	"plimsoll.dev/services/optimizer/quantile"
@@ -160,21 +158,5 @@ func runMixWhile(t *Trace, m *Market, cfg MixConfig, b Buyer, holds func(s *MixS
 
 // WriteMixHindsight prints the tables of hindsight in markets.
 func WriteMixHindsight(w io.Writer, all []Hindsight) error {
-	for i := range all {
-		h := &all[i]
-		fmt.Fprintf(w, "\n%s: %s costs %.3f of the priced bound with %.3f %% late; each way to buy at its cheapest target that is as punctual\n", h.Workload, h.Policy, h.Ratio, 100*h.Late)
-		tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-		fmt.Fprintln(tw, "bought and counted\ttarget\tcost / bound\tlate %\tours against it\ttried")
-		for _, t := range h.Tuned {
-			if t.Target == 0 {
-				fmt.Fprintf(tw, "%s\tnone as punctual\t\t\t\t%d\n", t.Family, t.Tried)
-				continue
-			}
-			fmt.Fprintf(tw, "%s\t%d\t%.3f\t%.3f\t%+.1f %%\t%d\n", t.Family, t.Target, t.Ratio, 100*t.Late, 100*t.Delta, t.Tried)
-		}
-		if err := tw.Flush(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return writeTuned(w, all, "priced bound", "bought and counted", "each way to buy")
 }
