@@ -2489,8 +2489,9 @@ type Pod struct {
 	ReadyMs       int64                  `protobuf:"varint,13,opt,name=ready_ms,json=readyMs,proto3" json:"ready_ms,omitempty"`
 	EndedMs       int64                  `protobuf:"varint,14,opt,name=ended_ms,json=endedMs,proto3" json:"ended_ms,omitempty"`
 	Labels        map[string]string      `protobuf:"bytes,15,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Gpus          []*GPUShare            `protobuf:"bytes,16,rep,name=gpus,proto3" json:"gpus,omitempty"`             // what it asks of a node's GPUs; empty: gpu_milli thousandths
-	Placement     uint64                 `protobuf:"fixed64,17,opt,name=placement,proto3" json:"placement,omitempty"` // id of a Placement; 0: not told
+	Gpus          []*GPUShare            `protobuf:"bytes,16,rep,name=gpus,proto3" json:"gpus,omitempty"`                                                                             // what it asks of a node's GPUs; empty: gpu_milli thousandths
+	Placement     uint64                 `protobuf:"fixed64,17,opt,name=placement,proto3" json:"placement,omitempty"`                                                                 // id of a Placement; 0: not told
+	Notes         map[string]string      `protobuf:"bytes,18,rep,name=notes,proto3" json:"notes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // those of its annotations that plans go by: plimsoll.dev/checkpoint and the like
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2642,6 +2643,13 @@ func (x *Pod) GetPlacement() uint64 {
 		return x.Placement
 	}
 	return 0
+}
+
+func (x *Pod) GetNotes() map[string]string {
+	if x != nil {
+		return x.Notes
+	}
+	return nil
 }
 
 // GPUGroup is GPUs of a node that are given out in the same way.
@@ -3266,11 +3274,12 @@ func (x *Events) GetEvents() []*Event {
 type Event struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AtMs          int64                  `protobuf:"varint,1,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
-	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`     // interruption_notice, capacity_failure, failed_scheduling, image_pull, oom, driver_error, conflict, node_lost, limit
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`     // interruption_notice, capacity_failure, failed_scheduling, image_pull, oom, driver_error, conflict, node_lost, limit, checkpoint, drain
 	Object        string                 `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"` // "Node/n1", "Pod/ns/name", or a workload key
 	Workload      string                 `protobuf:"bytes,4,opt,name=workload,proto3" json:"workload,omitempty"`
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message       string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	Checkpoint    *Checkpoint            `protobuf:"bytes,7,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"` // of kind checkpoint
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3347,6 +3356,138 @@ func (x *Event) GetMessage() string {
 	return ""
 }
 
+func (x *Event) GetCheckpoint() *Checkpoint {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return nil
+}
+
+// Checkpoint is how it went that a pod was told to save its work before it is evicted.
+type Checkpoint struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`   // the same however often the pod was told of one leave: what it must not do twice
+	Pod           string                 `protobuf:"bytes,2,opt,name=pod,proto3" json:"pod,omitempty"` // "namespace/name"
+	PodUid        string                 `protobuf:"bytes,3,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
+	Workload      string                 `protobuf:"bytes,4,opt,name=workload,proto3" json:"workload,omitempty"`            // key
+	Node          string                 `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`                    // name
+	Cause         string                 `protobuf:"bytes,6,opt,name=cause,proto3" json:"cause,omitempty"`                  // interruption, rebalance, consolidation, plan
+	Outcome       string                 `protobuf:"bytes,7,opt,name=outcome,proto3" json:"outcome,omitempty"`              // done, late, failed, refused
+	AtMs          int64                  `protobuf:"varint,8,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`       // when it was told first
+	TookMs        int64                  `protobuf:"varint,9,opt,name=took_ms,json=tookMs,proto3" json:"took_ms,omitempty"` // until it answered, or until nobody waited any more
+	Detail        string                 `protobuf:"bytes,10,opt,name=detail,proto3" json:"detail,omitempty"`               // one plain sentence; empty: there is nothing to say
+	Tries         int32                  `protobuf:"varint,11,opt,name=tries,proto3" json:"tries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Checkpoint) Reset() {
+	*x = Checkpoint{}
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Checkpoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Checkpoint) ProtoMessage() {}
+
+func (x *Checkpoint) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
+func (*Checkpoint) Descriptor() ([]byte, []int) {
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *Checkpoint) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Checkpoint) GetPod() string {
+	if x != nil {
+		return x.Pod
+	}
+	return ""
+}
+
+func (x *Checkpoint) GetPodUid() string {
+	if x != nil {
+		return x.PodUid
+	}
+	return ""
+}
+
+func (x *Checkpoint) GetWorkload() string {
+	if x != nil {
+		return x.Workload
+	}
+	return ""
+}
+
+func (x *Checkpoint) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Checkpoint) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *Checkpoint) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *Checkpoint) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+func (x *Checkpoint) GetTookMs() int64 {
+	if x != nil {
+		return x.TookMs
+	}
+	return 0
+}
+
+func (x *Checkpoint) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *Checkpoint) GetTries() int32 {
+	if x != nil {
+		return x.Tries
+	}
+	return 0
+}
+
 type ActionResults struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Results       []*ActionResult        `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
@@ -3356,7 +3497,7 @@ type ActionResults struct {
 
 func (x *ActionResults) Reset() {
 	*x = ActionResults{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[40]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3368,7 +3509,7 @@ func (x *ActionResults) String() string {
 func (*ActionResults) ProtoMessage() {}
 
 func (x *ActionResults) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[40]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3381,7 +3522,7 @@ func (x *ActionResults) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionResults.ProtoReflect.Descriptor instead.
 func (*ActionResults) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{40}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ActionResults) GetResults() []*ActionResult {
@@ -3405,14 +3546,15 @@ type ActionResult struct {
 	AtMs            int64                  `protobuf:"varint,10,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
 	BeforeSpec      string                 `protobuf:"bytes,11,opt,name=before_spec,json=beforeSpec,proto3" json:"before_spec,omitempty"` // of a capacity action: the fields in question as JSON, empty: there was nothing
 	AfterSpec       string                 `protobuf:"bytes,12,opt,name=after_spec,json=afterSpec,proto3" json:"after_spec,omitempty"`
-	Writers         []string               `protobuf:"bytes,13,rep,name=writers,proto3" json:"writers,omitempty"` // of a conflict: whose fields these are, and ours
+	Writers         []string               `protobuf:"bytes,13,rep,name=writers,proto3" json:"writers,omitempty"`         // of a conflict: whose fields these are, and ours
+	Checkpoints     []*Checkpoint          `protobuf:"bytes,14,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"` // of a drain, in the report that comes when it has ended
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ActionResult) Reset() {
 	*x = ActionResult{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[41]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3424,7 +3566,7 @@ func (x *ActionResult) String() string {
 func (*ActionResult) ProtoMessage() {}
 
 func (x *ActionResult) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[41]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3437,7 +3579,7 @@ func (x *ActionResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionResult.ProtoReflect.Descriptor instead.
 func (*ActionResult) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{41}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ActionResult) GetActionId() string {
@@ -3531,6 +3673,13 @@ func (x *ActionResult) GetWriters() []string {
 	return nil
 }
 
+func (x *ActionResult) GetCheckpoints() []*Checkpoint {
+	if x != nil {
+		return x.Checkpoints
+	}
+	return nil
+}
+
 // Plan is what the cluster shall look like: absolute, immutable, fenced by generation.
 type Plan struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3547,7 +3696,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[42]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3559,7 +3708,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[42]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3572,7 +3721,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{42}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Plan) GetPlanId() string {
@@ -3639,7 +3788,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[43]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3651,7 +3800,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[43]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3664,7 +3813,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{43}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Action) GetActionId() string {
@@ -3716,21 +3865,24 @@ func (x *Action) GetReasons() []string {
 	return nil
 }
 
-// CapacityAction is an object of the cluster's node provisioner as it shall be. One of node_pool and node_overlay is set.
+// CapacityAction is an object of the cluster's node provisioner as it shall be, a machine that shall be without pods, or room that shall be
+// kept ready. One of node_pool, node_overlay, node_drain and warm_pool is set.
 type CapacityAction struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ActionId      string                 `protobuf:"bytes,1,opt,name=action_id,json=actionId,proto3" json:"action_id,omitempty"`
 	NodePool      *NodePoolSpec          `protobuf:"bytes,2,opt,name=node_pool,json=nodePool,proto3" json:"node_pool,omitempty"`
 	NodeOverlay   *NodeOverlaySpec       `protobuf:"bytes,3,opt,name=node_overlay,json=nodeOverlay,proto3" json:"node_overlay,omitempty"`
-	Absent        bool                   `protobuf:"varint,4,opt,name=absent,proto3" json:"absent,omitempty"`  // it shall not exist: of the object only the name counts. A pool with machines stays
+	Absent        bool                   `protobuf:"varint,4,opt,name=absent,proto3" json:"absent,omitempty"`  // it shall not exist: of the object only the name counts. A pool with machines stays; one that others made says again what it said before
 	Reasons       []string               `protobuf:"bytes,5,rep,name=reasons,proto3" json:"reasons,omitempty"` // codes, for the agent's log
+	NodeDrain     *NodeDrain             `protobuf:"bytes,6,opt,name=node_drain,json=nodeDrain,proto3" json:"node_drain,omitempty"`
+	WarmPool      *WarmPool              `protobuf:"bytes,7,opt,name=warm_pool,json=warmPool,proto3" json:"warm_pool,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CapacityAction) Reset() {
 	*x = CapacityAction{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[44]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3742,7 +3894,7 @@ func (x *CapacityAction) String() string {
 func (*CapacityAction) ProtoMessage() {}
 
 func (x *CapacityAction) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[44]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3755,7 +3907,7 @@ func (x *CapacityAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapacityAction.ProtoReflect.Descriptor instead.
 func (*CapacityAction) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{44}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CapacityAction) GetActionId() string {
@@ -3793,6 +3945,175 @@ func (x *CapacityAction) GetReasons() []string {
 	return nil
 }
 
+func (x *CapacityAction) GetNodeDrain() *NodeDrain {
+	if x != nil {
+		return x.NodeDrain
+	}
+	return nil
+}
+
+func (x *CapacityAction) GetWarmPool() *WarmPool {
+	if x != nil {
+		return x.WarmPool
+	}
+	return nil
+}
+
+// NodeDrain is a machine that no pod shall be on but those of daemon sets: it is cordoned, its pods are told to save their work, and evicted
+// under their disruption budgets. The result says that this has begun; a second one, when it has ended, how it went.
+type NodeDrain struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`        // name
+	Uid           string                 `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`          // of the node that the plan saw
+	Seconds       int32                  `protobuf:"varint,3,opt,name=seconds,proto3" json:"seconds,omitempty"` // after which it is given up and the machine uncordoned; 0: the agent's own
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeDrain) Reset() {
+	*x = NodeDrain{}
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeDrain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeDrain) ProtoMessage() {}
+
+func (x *NodeDrain) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeDrain.ProtoReflect.Descriptor instead.
+func (*NodeDrain) Descriptor() ([]byte, []int) {
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *NodeDrain) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *NodeDrain) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *NodeDrain) GetSeconds() int32 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+// WarmPool is room that is kept ready by placeholder pods, which make way for any other pod.
+type WarmPool struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Count         int32                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`                       // placeholders, each of one machine's room
+	CpuMilli      int64                  `protobuf:"varint,3,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"` // of one
+	MemMib        int64                  `protobuf:"varint,4,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
+	Gpus          int32                  `protobuf:"varint,5,opt,name=gpus,proto3" json:"gpus,omitempty"`
+	Requirements  []*NodeRequirement     `protobuf:"bytes,6,rep,name=requirements,proto3" json:"requirements,omitempty"` // where they may stand; all hold
+	Tolerates     []*NodeTaint           `protobuf:"bytes,7,rep,name=tolerates,proto3" json:"tolerates,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WarmPool) Reset() {
+	*x = WarmPool{}
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WarmPool) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WarmPool) ProtoMessage() {}
+
+func (x *WarmPool) ProtoReflect() protoreflect.Message {
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WarmPool.ProtoReflect.Descriptor instead.
+func (*WarmPool) Descriptor() ([]byte, []int) {
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *WarmPool) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *WarmPool) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *WarmPool) GetCpuMilli() int64 {
+	if x != nil {
+		return x.CpuMilli
+	}
+	return 0
+}
+
+func (x *WarmPool) GetMemMib() int64 {
+	if x != nil {
+		return x.MemMib
+	}
+	return 0
+}
+
+func (x *WarmPool) GetGpus() int32 {
+	if x != nil {
+		return x.Gpus
+	}
+	return 0
+}
+
+func (x *WarmPool) GetRequirements() []*NodeRequirement {
+	if x != nil {
+		return x.Requirements
+	}
+	return nil
+}
+
+func (x *WarmPool) GetTolerates() []*NodeTaint {
+	if x != nil {
+		return x.Tolerates
+	}
+	return nil
+}
+
 type NodeRequirement struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -3804,7 +4125,7 @@ type NodeRequirement struct {
 
 func (x *NodeRequirement) Reset() {
 	*x = NodeRequirement{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[45]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3816,7 +4137,7 @@ func (x *NodeRequirement) String() string {
 func (*NodeRequirement) ProtoMessage() {}
 
 func (x *NodeRequirement) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[45]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3829,7 +4150,7 @@ func (x *NodeRequirement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRequirement.ProtoReflect.Descriptor instead.
 func (*NodeRequirement) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{45}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *NodeRequirement) GetKey() string {
@@ -3867,13 +4188,14 @@ type NodePoolSpec struct {
 	ClassGroup              string                 `protobuf:"bytes,9,opt,name=class_group,json=classGroup,proto3" json:"class_group,omitempty"` // of the node class; used when the pool is made
 	ClassKind               string                 `protobuf:"bytes,10,opt,name=class_kind,json=classKind,proto3" json:"class_kind,omitempty"`
 	ClassName               string                 `protobuf:"bytes,11,opt,name=class_name,json=className,proto3" json:"class_name,omitempty"`
+	Labels                  map[string]string      `protobuf:"bytes,12,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // that its machines shall have besides those of the requirements; of pools that others made they are left alone
 	unknownFields           protoimpl.UnknownFields
 	sizeCache               protoimpl.SizeCache
 }
 
 func (x *NodePoolSpec) Reset() {
 	*x = NodePoolSpec{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[46]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3885,7 +4207,7 @@ func (x *NodePoolSpec) String() string {
 func (*NodePoolSpec) ProtoMessage() {}
 
 func (x *NodePoolSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[46]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3898,7 +4220,7 @@ func (x *NodePoolSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodePoolSpec.ProtoReflect.Descriptor instead.
 func (*NodePoolSpec) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{46}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *NodePoolSpec) GetName() string {
@@ -3978,6 +4300,13 @@ func (x *NodePoolSpec) GetClassName() string {
 	return ""
 }
 
+func (x *NodePoolSpec) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
 type DisruptionBudget struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nodes         string                 `protobuf:"bytes,1,opt,name=nodes,proto3" json:"nodes,omitempty"`     // "3" or "10%"
@@ -3988,7 +4317,7 @@ type DisruptionBudget struct {
 
 func (x *DisruptionBudget) Reset() {
 	*x = DisruptionBudget{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[47]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4000,7 +4329,7 @@ func (x *DisruptionBudget) String() string {
 func (*DisruptionBudget) ProtoMessage() {}
 
 func (x *DisruptionBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[47]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4013,7 +4342,7 @@ func (x *DisruptionBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisruptionBudget.ProtoReflect.Descriptor instead.
 func (*DisruptionBudget) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{47}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *DisruptionBudget) GetNodes() string {
@@ -4041,7 +4370,7 @@ type NodeTaint struct {
 
 func (x *NodeTaint) Reset() {
 	*x = NodeTaint{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[48]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4053,7 +4382,7 @@ func (x *NodeTaint) String() string {
 func (*NodeTaint) ProtoMessage() {}
 
 func (x *NodeTaint) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[48]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4066,7 +4395,7 @@ func (x *NodeTaint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeTaint.ProtoReflect.Descriptor instead.
 func (*NodeTaint) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{48}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *NodeTaint) GetKey() string {
@@ -4103,7 +4432,7 @@ type NodeOverlaySpec struct {
 
 func (x *NodeOverlaySpec) Reset() {
 	*x = NodeOverlaySpec{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[49]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4115,7 +4444,7 @@ func (x *NodeOverlaySpec) String() string {
 func (*NodeOverlaySpec) ProtoMessage() {}
 
 func (x *NodeOverlaySpec) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[49]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4128,7 +4457,7 @@ func (x *NodeOverlaySpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeOverlaySpec.ProtoReflect.Descriptor instead.
 func (*NodeOverlaySpec) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{49}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *NodeOverlaySpec) GetName() string {
@@ -4172,7 +4501,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[50]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4184,7 +4513,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[50]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4197,7 +4526,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{50}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Config) GetMode() string {
@@ -4243,7 +4572,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[51]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4255,7 +4584,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[51]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4268,7 +4597,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{51}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Standing) GetAtMs() int64 {
@@ -4319,7 +4648,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[52]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4331,7 +4660,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[52]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4344,7 +4673,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{52}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Target) GetWorkload() string {
@@ -4392,7 +4721,7 @@ type OfferingPrice struct {
 
 func (x *OfferingPrice) Reset() {
 	*x = OfferingPrice{}
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[53]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4404,7 +4733,7 @@ func (x *OfferingPrice) String() string {
 func (*OfferingPrice) ProtoMessage() {}
 
 func (x *OfferingPrice) ProtoReflect() protoreflect.Message {
-	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[53]
+	mi := &file_plimsoll_agent_v1_agent_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4417,7 +4746,7 @@ func (x *OfferingPrice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferingPrice.ProtoReflect.Descriptor instead.
 func (*OfferingPrice) Descriptor() ([]byte, []int) {
-	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{53}
+	return file_plimsoll_agent_v1_agent_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *OfferingPrice) GetRegion() string {
@@ -4685,7 +5014,7 @@ const file_plimsoll_agent_v1_agent_proto_rawDesc = "" +
 	"taintsTold\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb4\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa7\x05\n" +
 	"\x03Pod\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
@@ -4706,8 +5035,13 @@ const file_plimsoll_agent_v1_agent_proto_rawDesc = "" +
 	"\bended_ms\x18\x0e \x01(\x03R\aendedMs\x12:\n" +
 	"\x06labels\x18\x0f \x03(\v2\".plimsoll.agent.v1.Pod.LabelsEntryR\x06labels\x12/\n" +
 	"\x04gpus\x18\x10 \x03(\v2\x1b.plimsoll.agent.v1.GPUShareR\x04gpus\x12\x1c\n" +
-	"\tplacement\x18\x11 \x01(\x06R\tplacement\x1a9\n" +
+	"\tplacement\x18\x11 \x01(\x06R\tplacement\x127\n" +
+	"\x05notes\x18\x12 \x03(\v2!.plimsoll.agent.v1.Pod.NotesEntryR\x05notes\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a8\n" +
+	"\n" +
+	"NotesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa6\x01\n" +
 	"\bGPUGroup\x12\x12\n" +
@@ -4764,16 +5098,33 @@ const file_plimsoll_agent_v1_agent_proto_rawDesc = "" +
 	"\x05field\x18\x04 \x01(\tR\x05field\x12\x13\n" +
 	"\x05at_ms\x18\x05 \x01(\x03R\x04atMs\":\n" +
 	"\x06Events\x120\n" +
-	"\x06events\x18\x01 \x03(\v2\x18.plimsoll.agent.v1.EventR\x06events\"\x96\x01\n" +
+	"\x06events\x18\x01 \x03(\v2\x18.plimsoll.agent.v1.EventR\x06events\"\xd5\x01\n" +
 	"\x05Event\x12\x13\n" +
 	"\x05at_ms\x18\x01 \x01(\x03R\x04atMs\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06object\x18\x03 \x01(\tR\x06object\x12\x1a\n" +
 	"\bworkload\x18\x04 \x01(\tR\bworkload\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage\"J\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\x12=\n" +
+	"\n" +
+	"checkpoint\x18\a \x01(\v2\x1d.plimsoll.agent.v1.CheckpointR\n" +
+	"checkpoint\"\x83\x02\n" +
+	"\n" +
+	"Checkpoint\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
+	"\x03pod\x18\x02 \x01(\tR\x03pod\x12\x17\n" +
+	"\apod_uid\x18\x03 \x01(\tR\x06podUid\x12\x1a\n" +
+	"\bworkload\x18\x04 \x01(\tR\bworkload\x12\x12\n" +
+	"\x04node\x18\x05 \x01(\tR\x04node\x12\x14\n" +
+	"\x05cause\x18\x06 \x01(\tR\x05cause\x12\x18\n" +
+	"\aoutcome\x18\a \x01(\tR\aoutcome\x12\x13\n" +
+	"\x05at_ms\x18\b \x01(\x03R\x04atMs\x12\x17\n" +
+	"\atook_ms\x18\t \x01(\x03R\x06tookMs\x12\x16\n" +
+	"\x06detail\x18\n" +
+	" \x01(\tR\x06detail\x12\x14\n" +
+	"\x05tries\x18\v \x01(\x05R\x05tries\"J\n" +
 	"\rActionResults\x129\n" +
-	"\aresults\x18\x01 \x03(\v2\x1f.plimsoll.agent.v1.ActionResultR\aresults\"\xfb\x02\n" +
+	"\aresults\x18\x01 \x03(\v2\x1f.plimsoll.agent.v1.ActionResultR\aresults\"\xbc\x03\n" +
 	"\fActionResult\x12\x1b\n" +
 	"\taction_id\x18\x01 \x01(\tR\bactionId\x12\x17\n" +
 	"\aplan_id\x18\x02 \x01(\tR\x06planId\x12\x1e\n" +
@@ -4793,7 +5144,8 @@ const file_plimsoll_agent_v1_agent_proto_rawDesc = "" +
 	"beforeSpec\x12\x1d\n" +
 	"\n" +
 	"after_spec\x18\f \x01(\tR\tafterSpec\x12\x18\n" +
-	"\awriters\x18\r \x03(\tR\awriters\"\x8e\x02\n" +
+	"\awriters\x18\r \x03(\tR\awriters\x12?\n" +
+	"\vcheckpoints\x18\x0e \x03(\v2\x1d.plimsoll.agent.v1.CheckpointR\vcheckpoints\"\x8e\x02\n" +
 	"\x04Plan\x12\x17\n" +
 	"\aplan_id\x18\x01 \x01(\tR\x06planId\x12\x1b\n" +
 	"\tparent_id\x18\x02 \x01(\tR\bparentId\x12\x1e\n" +
@@ -4813,17 +5165,32 @@ const file_plimsoll_agent_v1_agent_proto_rawDesc = "" +
 	"\x02to\x18\x04 \x01(\x05R\x02to\x12\x10\n" +
 	"\x03min\x18\x05 \x01(\x05R\x03min\x12\x10\n" +
 	"\x03max\x18\x06 \x01(\x05R\x03max\x12\x18\n" +
-	"\areasons\x18\a \x03(\tR\areasons\"\xe4\x01\n" +
+	"\areasons\x18\a \x03(\tR\areasons\"\xdb\x02\n" +
 	"\x0eCapacityAction\x12\x1b\n" +
 	"\taction_id\x18\x01 \x01(\tR\bactionId\x12<\n" +
 	"\tnode_pool\x18\x02 \x01(\v2\x1f.plimsoll.agent.v1.NodePoolSpecR\bnodePool\x12E\n" +
 	"\fnode_overlay\x18\x03 \x01(\v2\".plimsoll.agent.v1.NodeOverlaySpecR\vnodeOverlay\x12\x16\n" +
 	"\x06absent\x18\x04 \x01(\bR\x06absent\x12\x18\n" +
-	"\areasons\x18\x05 \x03(\tR\areasons\"W\n" +
+	"\areasons\x18\x05 \x03(\tR\areasons\x12;\n" +
+	"\n" +
+	"node_drain\x18\x06 \x01(\v2\x1c.plimsoll.agent.v1.NodeDrainR\tnodeDrain\x128\n" +
+	"\twarm_pool\x18\a \x01(\v2\x1b.plimsoll.agent.v1.WarmPoolR\bwarmPool\"K\n" +
+	"\tNodeDrain\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
+	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x18\n" +
+	"\aseconds\x18\x03 \x01(\x05R\aseconds\"\x82\x02\n" +
+	"\bWarmPool\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x1b\n" +
+	"\tcpu_milli\x18\x03 \x01(\x03R\bcpuMilli\x12\x17\n" +
+	"\amem_mib\x18\x04 \x01(\x03R\x06memMib\x12\x12\n" +
+	"\x04gpus\x18\x05 \x01(\x05R\x04gpus\x12F\n" +
+	"\frequirements\x18\x06 \x03(\v2\".plimsoll.agent.v1.NodeRequirementR\frequirements\x12:\n" +
+	"\ttolerates\x18\a \x03(\v2\x1c.plimsoll.agent.v1.NodeTaintR\ttolerates\"W\n" +
 	"\x0fNodeRequirement\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1a\n" +
 	"\boperator\x18\x02 \x01(\tR\boperator\x12\x16\n" +
-	"\x06values\x18\x03 \x03(\tR\x06values\"\xc5\x04\n" +
+	"\x06values\x18\x03 \x03(\tR\x06values\"\xc5\x05\n" +
 	"\fNodePoolSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06weight\x18\x02 \x01(\x05R\x06weight\x12F\n" +
@@ -4839,8 +5206,12 @@ const file_plimsoll_agent_v1_agent_proto_rawDesc = "" +
 	"class_kind\x18\n" +
 	" \x01(\tR\tclassKind\x12\x1d\n" +
 	"\n" +
-	"class_name\x18\v \x01(\tR\tclassName\x1a9\n" +
+	"class_name\x18\v \x01(\tR\tclassName\x12C\n" +
+	"\x06labels\x18\f \x03(\v2+.plimsoll.agent.v1.NodePoolSpec.LabelsEntryR\x06labels\x1a9\n" +
 	"\vLimitsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"B\n" +
 	"\x10DisruptionBudget\x12\x14\n" +
@@ -4910,7 +5281,7 @@ func file_plimsoll_agent_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_plimsoll_agent_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_plimsoll_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
+var file_plimsoll_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_plimsoll_agent_v1_agent_proto_goTypes = []any{
 	(RejectCode)(0),             // 0: plimsoll.agent.v1.RejectCode
 	(*EnrolRequest)(nil),        // 1: plimsoll.agent.v1.EnrolRequest
@@ -4953,24 +5324,29 @@ var file_plimsoll_agent_v1_agent_proto_goTypes = []any{
 	(*Writer)(nil),              // 38: plimsoll.agent.v1.Writer
 	(*Events)(nil),              // 39: plimsoll.agent.v1.Events
 	(*Event)(nil),               // 40: plimsoll.agent.v1.Event
-	(*ActionResults)(nil),       // 41: plimsoll.agent.v1.ActionResults
-	(*ActionResult)(nil),        // 42: plimsoll.agent.v1.ActionResult
-	(*Plan)(nil),                // 43: plimsoll.agent.v1.Plan
-	(*Action)(nil),              // 44: plimsoll.agent.v1.Action
-	(*CapacityAction)(nil),      // 45: plimsoll.agent.v1.CapacityAction
-	(*NodeRequirement)(nil),     // 46: plimsoll.agent.v1.NodeRequirement
-	(*NodePoolSpec)(nil),        // 47: plimsoll.agent.v1.NodePoolSpec
-	(*DisruptionBudget)(nil),    // 48: plimsoll.agent.v1.DisruptionBudget
-	(*NodeTaint)(nil),           // 49: plimsoll.agent.v1.NodeTaint
-	(*NodeOverlaySpec)(nil),     // 50: plimsoll.agent.v1.NodeOverlaySpec
-	(*Config)(nil),              // 51: plimsoll.agent.v1.Config
-	(*Standing)(nil),            // 52: plimsoll.agent.v1.Standing
-	(*Target)(nil),              // 53: plimsoll.agent.v1.Target
-	(*OfferingPrice)(nil),       // 54: plimsoll.agent.v1.OfferingPrice
-	nil,                         // 55: plimsoll.agent.v1.Node.LabelsEntry
-	nil,                         // 56: plimsoll.agent.v1.Pod.LabelsEntry
-	nil,                         // 57: plimsoll.agent.v1.Workload.LabelsEntry
-	nil,                         // 58: plimsoll.agent.v1.NodePoolSpec.LimitsEntry
+	(*Checkpoint)(nil),          // 41: plimsoll.agent.v1.Checkpoint
+	(*ActionResults)(nil),       // 42: plimsoll.agent.v1.ActionResults
+	(*ActionResult)(nil),        // 43: plimsoll.agent.v1.ActionResult
+	(*Plan)(nil),                // 44: plimsoll.agent.v1.Plan
+	(*Action)(nil),              // 45: plimsoll.agent.v1.Action
+	(*CapacityAction)(nil),      // 46: plimsoll.agent.v1.CapacityAction
+	(*NodeDrain)(nil),           // 47: plimsoll.agent.v1.NodeDrain
+	(*WarmPool)(nil),            // 48: plimsoll.agent.v1.WarmPool
+	(*NodeRequirement)(nil),     // 49: plimsoll.agent.v1.NodeRequirement
+	(*NodePoolSpec)(nil),        // 50: plimsoll.agent.v1.NodePoolSpec
+	(*DisruptionBudget)(nil),    // 51: plimsoll.agent.v1.DisruptionBudget
+	(*NodeTaint)(nil),           // 52: plimsoll.agent.v1.NodeTaint
+	(*NodeOverlaySpec)(nil),     // 53: plimsoll.agent.v1.NodeOverlaySpec
+	(*Config)(nil),              // 54: plimsoll.agent.v1.Config
+	(*Standing)(nil),            // 55: plimsoll.agent.v1.Standing
+	(*Target)(nil),              // 56: plimsoll.agent.v1.Target
+	(*OfferingPrice)(nil),       // 57: plimsoll.agent.v1.OfferingPrice
+	nil,                         // 58: plimsoll.agent.v1.Node.LabelsEntry
+	nil,                         // 59: plimsoll.agent.v1.Pod.LabelsEntry
+	nil,                         // 60: plimsoll.agent.v1.Pod.NotesEntry
+	nil,                         // 61: plimsoll.agent.v1.Workload.LabelsEntry
+	nil,                         // 62: plimsoll.agent.v1.NodePoolSpec.LimitsEntry
+	nil,                         // 63: plimsoll.agent.v1.NodePoolSpec.LabelsEntry
 }
 var file_plimsoll_agent_v1_agent_proto_depIdxs = []int32{
 	6,  // 0: plimsoll.agent.v1.Hello.limits:type_name -> plimsoll.agent.v1.Limits
@@ -4979,10 +5355,10 @@ var file_plimsoll_agent_v1_agent_proto_depIdxs = []int32{
 	13, // 3: plimsoll.agent.v1.StreamResponse.hello_ack:type_name -> plimsoll.agent.v1.HelloAck
 	14, // 4: plimsoll.agent.v1.StreamResponse.ack:type_name -> plimsoll.agent.v1.Ack
 	15, // 5: plimsoll.agent.v1.StreamResponse.reject:type_name -> plimsoll.agent.v1.Reject
-	43, // 6: plimsoll.agent.v1.StreamResponse.plan:type_name -> plimsoll.agent.v1.Plan
-	51, // 7: plimsoll.agent.v1.StreamResponse.config:type_name -> plimsoll.agent.v1.Config
+	44, // 6: plimsoll.agent.v1.StreamResponse.plan:type_name -> plimsoll.agent.v1.Plan
+	54, // 7: plimsoll.agent.v1.StreamResponse.config:type_name -> plimsoll.agent.v1.Config
 	16, // 8: plimsoll.agent.v1.StreamResponse.credential:type_name -> plimsoll.agent.v1.Credential
-	52, // 9: plimsoll.agent.v1.StreamResponse.standing:type_name -> plimsoll.agent.v1.Standing
+	55, // 9: plimsoll.agent.v1.StreamResponse.standing:type_name -> plimsoll.agent.v1.Standing
 	5,  // 10: plimsoll.agent.v1.PushRequest.hello:type_name -> plimsoll.agent.v1.Hello
 	17, // 11: plimsoll.agent.v1.PushRequest.reports:type_name -> plimsoll.agent.v1.Report
 	13, // 12: plimsoll.agent.v1.PushResponse.hello_ack:type_name -> plimsoll.agent.v1.HelloAck
@@ -4994,7 +5370,7 @@ var file_plimsoll_agent_v1_agent_proto_depIdxs = []int32{
 	20, // 18: plimsoll.agent.v1.Report.observation:type_name -> plimsoll.agent.v1.Observation
 	23, // 19: plimsoll.agent.v1.Report.inventory:type_name -> plimsoll.agent.v1.Inventory
 	39, // 20: plimsoll.agent.v1.Report.events:type_name -> plimsoll.agent.v1.Events
-	41, // 21: plimsoll.agent.v1.Report.results:type_name -> plimsoll.agent.v1.ActionResults
+	42, // 21: plimsoll.agent.v1.Report.results:type_name -> plimsoll.agent.v1.ActionResults
 	35, // 22: plimsoll.agent.v1.Report.gpu_holdings:type_name -> plimsoll.agent.v1.GPUHoldings
 	19, // 23: plimsoll.agent.v1.Frame.series:type_name -> plimsoll.agent.v1.SeriesDef
 	21, // 24: plimsoll.agent.v1.Observation.workloads:type_name -> plimsoll.agent.v1.WorkloadObservation
@@ -5005,53 +5381,61 @@ var file_plimsoll_agent_v1_agent_proto_depIdxs = []int32{
 	38, // 29: plimsoll.agent.v1.Inventory.writers:type_name -> plimsoll.agent.v1.Writer
 	24, // 30: plimsoll.agent.v1.Inventory.placements:type_name -> plimsoll.agent.v1.Placement
 	29, // 31: plimsoll.agent.v1.Inventory.disruption_limits:type_name -> plimsoll.agent.v1.DisruptionLimit
-	46, // 32: plimsoll.agent.v1.Placement.selector:type_name -> plimsoll.agent.v1.NodeRequirement
+	49, // 32: plimsoll.agent.v1.Placement.selector:type_name -> plimsoll.agent.v1.NodeRequirement
 	25, // 33: plimsoll.agent.v1.Placement.node_terms:type_name -> plimsoll.agent.v1.NodeTerm
 	26, // 34: plimsoll.agent.v1.Placement.tolerations:type_name -> plimsoll.agent.v1.Toleration
 	27, // 35: plimsoll.agent.v1.Placement.affinity:type_name -> plimsoll.agent.v1.PodTerm
 	27, // 36: plimsoll.agent.v1.Placement.anti_affinity:type_name -> plimsoll.agent.v1.PodTerm
 	28, // 37: plimsoll.agent.v1.Placement.spread:type_name -> plimsoll.agent.v1.TopologySpread
-	46, // 38: plimsoll.agent.v1.NodeTerm.requirements:type_name -> plimsoll.agent.v1.NodeRequirement
-	46, // 39: plimsoll.agent.v1.PodTerm.selector:type_name -> plimsoll.agent.v1.NodeRequirement
-	46, // 40: plimsoll.agent.v1.TopologySpread.selector:type_name -> plimsoll.agent.v1.NodeRequirement
-	46, // 41: plimsoll.agent.v1.DisruptionLimit.selector:type_name -> plimsoll.agent.v1.NodeRequirement
-	55, // 42: plimsoll.agent.v1.Node.labels:type_name -> plimsoll.agent.v1.Node.LabelsEntry
+	49, // 38: plimsoll.agent.v1.NodeTerm.requirements:type_name -> plimsoll.agent.v1.NodeRequirement
+	49, // 39: plimsoll.agent.v1.PodTerm.selector:type_name -> plimsoll.agent.v1.NodeRequirement
+	49, // 40: plimsoll.agent.v1.TopologySpread.selector:type_name -> plimsoll.agent.v1.NodeRequirement
+	49, // 41: plimsoll.agent.v1.DisruptionLimit.selector:type_name -> plimsoll.agent.v1.NodeRequirement
+	58, // 42: plimsoll.agent.v1.Node.labels:type_name -> plimsoll.agent.v1.Node.LabelsEntry
 	32, // 43: plimsoll.agent.v1.Node.gpus:type_name -> plimsoll.agent.v1.GPUGroup
-	49, // 44: plimsoll.agent.v1.Node.taints:type_name -> plimsoll.agent.v1.NodeTaint
-	56, // 45: plimsoll.agent.v1.Pod.labels:type_name -> plimsoll.agent.v1.Pod.LabelsEntry
+	52, // 44: plimsoll.agent.v1.Node.taints:type_name -> plimsoll.agent.v1.NodeTaint
+	59, // 45: plimsoll.agent.v1.Pod.labels:type_name -> plimsoll.agent.v1.Pod.LabelsEntry
 	34, // 46: plimsoll.agent.v1.Pod.gpus:type_name -> plimsoll.agent.v1.GPUShare
-	33, // 47: plimsoll.agent.v1.GPUGroup.instances:type_name -> plimsoll.agent.v1.GPUInstance
-	36, // 48: plimsoll.agent.v1.GPUHoldings.holdings:type_name -> plimsoll.agent.v1.GPUHolding
-	34, // 49: plimsoll.agent.v1.GPUHolding.share:type_name -> plimsoll.agent.v1.GPUShare
-	57, // 50: plimsoll.agent.v1.Workload.labels:type_name -> plimsoll.agent.v1.Workload.LabelsEntry
-	40, // 51: plimsoll.agent.v1.Events.events:type_name -> plimsoll.agent.v1.Event
-	42, // 52: plimsoll.agent.v1.ActionResults.results:type_name -> plimsoll.agent.v1.ActionResult
-	44, // 53: plimsoll.agent.v1.Plan.actions:type_name -> plimsoll.agent.v1.Action
-	45, // 54: plimsoll.agent.v1.Plan.capacity:type_name -> plimsoll.agent.v1.CapacityAction
-	47, // 55: plimsoll.agent.v1.CapacityAction.node_pool:type_name -> plimsoll.agent.v1.NodePoolSpec
-	50, // 56: plimsoll.agent.v1.CapacityAction.node_overlay:type_name -> plimsoll.agent.v1.NodeOverlaySpec
-	46, // 57: plimsoll.agent.v1.NodePoolSpec.requirements:type_name -> plimsoll.agent.v1.NodeRequirement
-	58, // 58: plimsoll.agent.v1.NodePoolSpec.limits:type_name -> plimsoll.agent.v1.NodePoolSpec.LimitsEntry
-	48, // 59: plimsoll.agent.v1.NodePoolSpec.budgets:type_name -> plimsoll.agent.v1.DisruptionBudget
-	49, // 60: plimsoll.agent.v1.NodePoolSpec.taints:type_name -> plimsoll.agent.v1.NodeTaint
-	46, // 61: plimsoll.agent.v1.NodeOverlaySpec.requirements:type_name -> plimsoll.agent.v1.NodeRequirement
-	53, // 62: plimsoll.agent.v1.Standing.targets:type_name -> plimsoll.agent.v1.Target
-	54, // 63: plimsoll.agent.v1.Standing.offerings:type_name -> plimsoll.agent.v1.OfferingPrice
-	1,  // 64: plimsoll.agent.v1.AgentService.Enrol:input_type -> plimsoll.agent.v1.EnrolRequest
-	3,  // 65: plimsoll.agent.v1.AgentService.Refresh:input_type -> plimsoll.agent.v1.RefreshRequest
-	7,  // 66: plimsoll.agent.v1.AgentService.Stream:input_type -> plimsoll.agent.v1.StreamRequest
-	9,  // 67: plimsoll.agent.v1.AgentService.Push:input_type -> plimsoll.agent.v1.PushRequest
-	11, // 68: plimsoll.agent.v1.AgentService.Watch:input_type -> plimsoll.agent.v1.WatchRequest
-	2,  // 69: plimsoll.agent.v1.AgentService.Enrol:output_type -> plimsoll.agent.v1.EnrolResponse
-	4,  // 70: plimsoll.agent.v1.AgentService.Refresh:output_type -> plimsoll.agent.v1.RefreshResponse
-	8,  // 71: plimsoll.agent.v1.AgentService.Stream:output_type -> plimsoll.agent.v1.StreamResponse
-	10, // 72: plimsoll.agent.v1.AgentService.Push:output_type -> plimsoll.agent.v1.PushResponse
-	12, // 73: plimsoll.agent.v1.AgentService.Watch:output_type -> plimsoll.agent.v1.WatchResponse
-	69, // [69:74] is the sub-list for method output_type
-	64, // [64:69] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	60, // 47: plimsoll.agent.v1.Pod.notes:type_name -> plimsoll.agent.v1.Pod.NotesEntry
+	33, // 48: plimsoll.agent.v1.GPUGroup.instances:type_name -> plimsoll.agent.v1.GPUInstance
+	36, // 49: plimsoll.agent.v1.GPUHoldings.holdings:type_name -> plimsoll.agent.v1.GPUHolding
+	34, // 50: plimsoll.agent.v1.GPUHolding.share:type_name -> plimsoll.agent.v1.GPUShare
+	61, // 51: plimsoll.agent.v1.Workload.labels:type_name -> plimsoll.agent.v1.Workload.LabelsEntry
+	40, // 52: plimsoll.agent.v1.Events.events:type_name -> plimsoll.agent.v1.Event
+	41, // 53: plimsoll.agent.v1.Event.checkpoint:type_name -> plimsoll.agent.v1.Checkpoint
+	43, // 54: plimsoll.agent.v1.ActionResults.results:type_name -> plimsoll.agent.v1.ActionResult
+	41, // 55: plimsoll.agent.v1.ActionResult.checkpoints:type_name -> plimsoll.agent.v1.Checkpoint
+	45, // 56: plimsoll.agent.v1.Plan.actions:type_name -> plimsoll.agent.v1.Action
+	46, // 57: plimsoll.agent.v1.Plan.capacity:type_name -> plimsoll.agent.v1.CapacityAction
+	50, // 58: plimsoll.agent.v1.CapacityAction.node_pool:type_name -> plimsoll.agent.v1.NodePoolSpec
+	53, // 59: plimsoll.agent.v1.CapacityAction.node_overlay:type_name -> plimsoll.agent.v1.NodeOverlaySpec
+	47, // 60: plimsoll.agent.v1.CapacityAction.node_drain:type_name -> plimsoll.agent.v1.NodeDrain
+	48, // 61: plimsoll.agent.v1.CapacityAction.warm_pool:type_name -> plimsoll.agent.v1.WarmPool
+	49, // 62: plimsoll.agent.v1.WarmPool.requirements:type_name -> plimsoll.agent.v1.NodeRequirement
+	52, // 63: plimsoll.agent.v1.WarmPool.tolerates:type_name -> plimsoll.agent.v1.NodeTaint
+	49, // 64: plimsoll.agent.v1.NodePoolSpec.requirements:type_name -> plimsoll.agent.v1.NodeRequirement
+	62, // 65: plimsoll.agent.v1.NodePoolSpec.limits:type_name -> plimsoll.agent.v1.NodePoolSpec.LimitsEntry
+	51, // 66: plimsoll.agent.v1.NodePoolSpec.budgets:type_name -> plimsoll.agent.v1.DisruptionBudget
+	52, // 67: plimsoll.agent.v1.NodePoolSpec.taints:type_name -> plimsoll.agent.v1.NodeTaint
+	63, // 68: plimsoll.agent.v1.NodePoolSpec.labels:type_name -> plimsoll.agent.v1.NodePoolSpec.LabelsEntry
+	49, // 69: plimsoll.agent.v1.NodeOverlaySpec.requirements:type_name -> plimsoll.agent.v1.NodeRequirement
+	56, // 70: plimsoll.agent.v1.Standing.targets:type_name -> plimsoll.agent.v1.Target
+	57, // 71: plimsoll.agent.v1.Standing.offerings:type_name -> plimsoll.agent.v1.OfferingPrice
+	1,  // 72: plimsoll.agent.v1.AgentService.Enrol:input_type -> plimsoll.agent.v1.EnrolRequest
+	3,  // 73: plimsoll.agent.v1.AgentService.Refresh:input_type -> plimsoll.agent.v1.RefreshRequest
+	7,  // 74: plimsoll.agent.v1.AgentService.Stream:input_type -> plimsoll.agent.v1.StreamRequest
+	9,  // 75: plimsoll.agent.v1.AgentService.Push:input_type -> plimsoll.agent.v1.PushRequest
+	11, // 76: plimsoll.agent.v1.AgentService.Watch:input_type -> plimsoll.agent.v1.WatchRequest
+	2,  // 77: plimsoll.agent.v1.AgentService.Enrol:output_type -> plimsoll.agent.v1.EnrolResponse
+	4,  // 78: plimsoll.agent.v1.AgentService.Refresh:output_type -> plimsoll.agent.v1.RefreshResponse
+	8,  // 79: plimsoll.agent.v1.AgentService.Stream:output_type -> plimsoll.agent.v1.StreamResponse
+	10, // 80: plimsoll.agent.v1.AgentService.Push:output_type -> plimsoll.agent.v1.PushResponse
+	12, // 81: plimsoll.agent.v1.AgentService.Watch:output_type -> plimsoll.agent.v1.WatchResponse
+	77, // [77:82] is the sub-list for method output_type
+	72, // [72:77] is the sub-list for method input_type
+	72, // [72:72] is the sub-list for extension type_name
+	72, // [72:72] is the sub-list for extension extendee
+	0,  // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_agent_v1_agent_proto_init() }
@@ -5086,7 +5470,7 @@ func file_plimsoll_agent_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plimsoll_agent_v1_agent_proto_rawDesc), len(file_plimsoll_agent_v1_agent_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   58,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
