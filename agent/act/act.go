@@ -76,6 +76,8 @@ type Actor struct {
 
 	// mu serialises plans: it is held while one is applied, calls to the cluster included.
 	mu sync.Mutex
+	// counting is held while a change is counted against the limit per minute and written to the journal: capacity actions go side by side.
+	counting sync.Mutex
 }
 
 // New makes an Actor. A nil actuator refuses every plan.
@@ -133,13 +135,7 @@ func (a *Actor) Apply(ctx context.Context, plan *agentv1.Plan) []*agentv1.Action
 			a.log.Warn("new pools are opened without being ready", "plan", plan.GetPlanId(), "error", err)
 		}
 	}
-	for _, x := range plan.GetCapacity() {
-		r := a.change(ctx, plan, x)
-		a.log.Info("capacity", "plan", r.GetPlanId(), "action", r.GetActionId(), "object", capacityKey(x), "outcome", r.GetOutcome(),
-			"code", r.GetErrorCode(), "error", r.GetError(), "reasons", strings.Join(x.GetReasons(), ","))
-		results = append(results, r)
-	}
-	return results
+	return append(results, a.changeAll(ctx, plan)...)
 }
 
 // refusal is why the plan as a whole may not be applied; an empty code means it may.

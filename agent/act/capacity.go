@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	agentv1 "plimsoll.dev/services/wire/plimsoll/agent/v1"
 )
@@ -82,6 +83,62 @@ func isCapacityKey(key string) bool {
 	return strings.HasPrefix(key, kindPool+"/") || strings.HasPrefix(key, kindOverlay+"/")
 }
 
+// changesAtOnce bounds the capacity actions of one plan that are carried out side by side.
+const changesAtOnce = 16
+
+// changeAll carries out the capacity actions of a plan: overlays first, so that prices hold before anything is bought, then pools side by side, since
+// the first that opens would be filled with what belongs elsewhere, then removals, and drains at the end. One that fails keeps no other from being tried. Results are in
+// the plan's order.
+func (a *Actor) changeAll(ctx context.Context, plan *agentv1.Plan) []*agentv1.ActionResult {
+	all := plan.GetCapacity()
+	out := make([]*agentv1.ActionResult, len(all))
+	for phase := range phases {
+		var todo []int
+		for i, x := range all {
+			if phaseOf(x) == phase {
+				todo = append(todo, i)
+			}
+		}
+		sideBySide(len(todo), changesAtOnce, func(k int) {
+			out[todo[k]] = a.change(ctx, plan, all[todo[k]])
+		})
+	}
+	for i, r := range out {
+		a.log.Info("capacity", "plan", r.GetPlanId(), "action", r.GetActionId(), "object", capacityKey(all[i]), "outcome", r.GetOutcome(),
+			"code", r.GetErrorCode(), "error", r.GetError(), "reasons", strings.Join(all[i].GetReasons(), ","))
+	}
+	return out
+}
+
+// phases of a plan's capacity actions; each ends before the next begins.
+const phases = 4
+
+func phaseOf(x *agentv1.CapacityAction) int {
+	switch {
+	case x.GetNodeDrain() != nil: // room for its pods is on its way by then
+		return 3
+	case x.GetAbsent():
+		return 2
+	case x.GetNodeOverlay() != nil:
+		return 0
+	}
+	return 1
+}
+
+// sideBySide calls f for 0 to n-1, at most so many at a time, and returns when all have returned.
+func sideBySide(n, most int, f func(int)) {
+	var wg sync.WaitGroup
+	free := make(chan struct{}, most)
+	for i := range n {
+		free <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-free }()
+			f(i)
+		})
+	}
+	wg.Wait()
+}
+
 // change carries one capacity action out and journals how it ended.
 func (a *Actor) change(ctx context.Context, plan *agentv1.Plan, x *agentv1.CapacityAction) *agentv1.ActionResult {
 	r := a.tryChange(ctx, plan, x)
@@ -100,17 +157,16 @@ func (a *Actor) tryChange(ctx context.Context, plan *agentv1.Plan, x *agentv1.Ca
 		if err != nil {
 			return a.changeFailed(plan, x, now, err)
 		}
-		l := a.cfg.Limits
 		switch {
 		case now.Generation > plan.GetGeneration():
 			return a.changed(plan, x, now, now, "refused", "stale_generation", fmt.Sprintf("plan %d wrote it already; this is plan %d", now.Generation, plan.GetGeneration()))
 		case now.Same:
 			return a.changed(plan, x, now, now, "already", "", "")
-		case x.GetNodePool() != nil && l.MaxActionsPerMinute > 0 && a.journal.ActionsSince(a.env.NowMS()-minuteMS) >= l.MaxActionsPerMinute:
-			return a.changed(plan, x, now, now, "refused", "limit", fmt.Sprintf("this agent makes at most %d changes a minute", l.MaxActionsPerMinute))
 		}
-		if err := a.journal.Changing(plan.GetPlanId(), x.GetActionId(), x.GetNodePool() != nil, a.env.NowMS()); err != nil {
+		if ok, err := a.mayChange(plan, x); err != nil {
 			return a.changeFailed(plan, x, now, fmt.Errorf("write journal: %w", err))
+		} else if !ok {
+			return a.changed(plan, x, now, now, "refused", "limit", fmt.Sprintf("this agent makes at most %d changes a minute", a.cfg.Limits.MaxActionsPerMinute))
 		}
 		after, err := a.provisioner.Put(ctx, x, now, Mark{Plan: plan.GetPlanId(), Action: x.GetActionId(), Generation: plan.GetGeneration(), AtMS: a.env.NowMS()})
 		var writers *WritersError
@@ -122,6 +178,17 @@ func (a *Actor) tryChange(ctx context.Context, plan *agentv1.Plan, x *agentv1.Ca
 		}
 		return a.changed(plan, x, now, after, "applied", "", "")
 	}
+}
+
+// mayChange counts a change and notes in the journal that it comes; false: there were enough of them within the minute.
+func (a *Actor) mayChange(plan *agentv1.Plan, x *agentv1.CapacityAction) (bool, error) {
+	a.counting.Lock()
+	defer a.counting.Unlock()
+	most, now := a.cfg.Limits.MaxActionsPerMinute, a.env.NowMS()
+	if x.GetNodePool() != nil && most > 0 && a.journal.ActionsSince(now-minuteMS) >= most {
+		return false, nil
+	}
+	return true, a.journal.Changing(plan.GetPlanId(), x.GetActionId(), x.GetNodePool() != nil, now)
 }
 
 func (a *Actor) changed(plan *agentv1.Plan, x *agentv1.CapacityAction, before, after Object, outcome, code, why string) *agentv1.ActionResult {

@@ -3,6 +3,7 @@ package act
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -51,14 +52,17 @@ var (
 // to own the object is it taken back, twice in ten minutes at most. Pools with machines are never deleted.
 type Karpenter struct {
 	objects dynamic.Interface
-	own     []string // NodePools of others that are ours to write
+	own     []string // NodePools of others that are ours to write; anyPool: those that a plan names
 
 	// mu guards wanted.
 	mu     sync.Mutex
 	wanted map[string]*agentv1.CapacityAction // by key: what was put last, to see who else writes it
 }
 
-// NewKarpenter makes the provisioner. own names NodePools that somebody else made and that Plimsoll shall write.
+// anyPool in the list of pools to own leaves it to the plan which.
+const anyPool = "*"
+
+// NewKarpenter makes the provisioner. own names NodePools that somebody else made and that Plimsoll may write once a plan does; "*" is all of them.
 func NewKarpenter(objects dynamic.Interface, own []string) *Karpenter {
 	return &Karpenter{objects: objects, own: own, wanted: map[string]*agentv1.CapacityAction{}}
 }
@@ -92,41 +96,44 @@ func (k *Karpenter) get(ctx context.Context, key string) (*unstructured.Unstruct
 	return u, nil
 }
 
-// Prepare implements Provisioner: pools that do not exist are made with a limit of no nodes.
+// Prepare implements Provisioner: pools that do not exist are made with a limit of no nodes, side by side. One that cannot be made is told by its own
+// action; the others are made and waited for.
 func (k *Karpenter) Prepare(ctx context.Context, all []*agentv1.CapacityAction, by Mark) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
-	var made []string
+	var ours []*agentv1.CapacityAction
 	for _, x := range all {
-		key := capacityKey(x)
-		if x.GetNodePool() == nil || x.GetAbsent() || !strings.HasPrefix(x.GetNodePool().GetName(), ownPrefix) {
-			continue
-		}
-		now, err := k.get(ctx, key)
-		if err != nil {
-			return err
-		}
-		if now != nil {
-			continue
-		}
-		want, err := k.desired(x)
-		if err != nil {
-			return err
-		}
-		want["spec"].(map[string]any)["limits"] = map[string]any{"nodes": "0"}
-		want["metadata"] = map[string]any{"name": x.GetNodePool().GetName(), "labels": map[string]any{managedLabel: "true"},
-			"annotations": map[string]any{generationNote: strconv.FormatUint(by.Generation, 10), planNote: by.Plan + "/" + by.Action}}
-		if _, err := k.apply(ctx, k.objects.Resource(poolsResource), key, &unstructured.Unstructured{Object: want}, false); err != nil {
-			return err
-		}
-		made = append(made, key)
-	}
-	for _, key := range made {
-		if err := k.ready(ctx, key); err != nil {
-			return err
+		if x.GetNodePool() != nil && !x.GetAbsent() && strings.HasPrefix(x.GetNodePool().GetName(), ownPrefix) {
+			ours = append(ours, x)
 		}
 	}
-	return nil
+	failed := make([]error, len(ours))
+	sideBySide(len(ours), changesAtOnce, func(i int) {
+		made, err := k.prepare(ctx, ours[i], by)
+		if made && err == nil {
+			err = k.ready(ctx, capacityKey(ours[i]))
+		}
+		failed[i] = err
+	})
+	return errors.Join(failed...)
+}
+
+// prepare makes a pool that does not exist, closed.
+func (k *Karpenter) prepare(ctx context.Context, x *agentv1.CapacityAction, by Mark) (made bool, err error) {
+	key := capacityKey(x)
+	now, err := k.get(ctx, key)
+	if err != nil || now != nil {
+		return false, err
+	}
+	want, err := k.desired(x)
+	if err != nil {
+		return false, err
+	}
+	want["spec"].(map[string]any)["limits"] = map[string]any{"nodes": "0"}
+	want["metadata"] = map[string]any{"name": x.GetNodePool().GetName(), "labels": map[string]any{managedLabel: "true"},
+		"annotations": map[string]any{generationNote: strconv.FormatUint(by.Generation, 10), planNote: by.Plan + "/" + by.Action}}
+	_, err = k.apply(ctx, k.objects.Resource(poolsResource), key, &unstructured.Unstructured{Object: want}, false)
+	return err == nil, err
 }
 
 // ready waits until Karpenter has taken a pool.
@@ -168,13 +175,16 @@ func (k *Karpenter) Read(ctx context.Context, x *agentv1.CapacityAction) (Object
 	if u == nil {
 		return o, nil
 	}
+	if x.GetAbsent() && k.adopted(key) && u.GetLabels()[managedLabel] == "" { // it was given back
+		return Object{Exists: true, Version: u.GetResourceVersion(), Same: true}, nil
+	}
 	want, err := k.desired(x)
 	if err != nil {
 		return Object{}, err
 	}
 	o.Exists, o.Version, o.Generation, o.spec = true, u.GetResourceVersion(), generationOf(u), u.GetGeneration()
 	o.Spec = text(part(want["spec"], u.Object["spec"]))
-	o.Same = !x.GetAbsent() && u.GetLabels()[managedLabel] != "" && within(want["spec"], u.Object["spec"]) && sameLimits(want, u.Object)
+	o.Same = !x.GetAbsent() && u.GetLabels()[managedLabel] != "" && within(want["spec"], u.Object["spec"]) && (k.adopted(key) || sameLimits(want, u.Object))
 	return o, nil
 }
 
@@ -191,6 +201,8 @@ func (k *Karpenter) Put(ctx context.Context, x *agentv1.CapacityAction, from Obj
 		return Object{}, err
 	case (now != nil) != from.Exists || now != nil && now.GetGeneration() != from.spec:
 		return Object{}, fmt.Errorf("%s: %w", key, ErrConflict)
+	case now == nil && k.adopted(key):
+		return Object{}, fmt.Errorf("%s: there is no pool of this name to own: %w", key, ErrNotFound)
 	case !k.ours(key, now):
 		return Object{}, fmt.Errorf("%s was not made by Plimsoll, and it was not told to own it: %w", key, ErrForbidden)
 	case x.GetAbsent():
@@ -266,8 +278,18 @@ func (k *Karpenter) remove(ctx context.Context, r dynamic.ResourceInterface, key
 	if now == nil {
 		return nil
 	}
-	if k.adopted(key) {
-		return fmt.Errorf("%s was there before Plimsoll and is not deleted: %w", key, ErrForbidden)
+	if k.adopted(key) { // it was there before Plimsoll: it says again what it said then, and keeps its machines
+		if now.GetLabels()[managedLabel] == "" {
+			return nil
+		}
+		if now.GetAnnotations()[beforeNote] == "" {
+			return fmt.Errorf("%s was there before Plimsoll and is not deleted: %w", key, ErrForbidden)
+		}
+		if err := k.releasePool(ctx, now); err != nil {
+			return err
+		}
+		k.forget(key)
+		return nil
 	}
 	if strings.HasPrefix(key, kindPool+"/") {
 		n, err := k.machines(ctx, name)
@@ -285,10 +307,15 @@ func (k *Karpenter) remove(ctx context.Context, r dynamic.ResourceInterface, key
 	if err != nil && !apierrors.IsNotFound(err) {
 		return kubeError(key, err)
 	}
+	k.forget(key)
+	return nil
+}
+
+// forget ends the watch over who else writes an object.
+func (k *Karpenter) forget(key string) {
 	k.mu.Lock()
 	delete(k.wanted, key)
 	k.mu.Unlock()
-	return nil
 }
 
 // machines counts the NodeClaims of a pool.
@@ -325,9 +352,10 @@ func (k *Karpenter) Carries(ctx context.Context, key string, by Mark) (bool, err
 	return u != nil && u.GetAnnotations()[planNote] == by.Plan+"/"+by.Action, err
 }
 
-// told says whether we were told to own a pool.
+// told says whether we were told to own a pool by name, or may own any that others made.
 func (k *Karpenter) told(key string) bool {
-	return slices.Contains(k.own, strings.TrimPrefix(key, kindPool+"/"))
+	name, pool := strings.CutPrefix(key, kindPool+"/")
+	return pool && (slices.Contains(k.own, name) || slices.Contains(k.own, anyPool) && !strings.HasPrefix(name, ownPrefix))
 }
 
 // adopted says the same of a pool that is not of our making.
@@ -344,7 +372,8 @@ func (k *Karpenter) ours(key string, now *unstructured.Unstructured) bool {
 	return k.adopted(key)
 }
 
-// desired is the object of an action without its metadata. Of a pool that is not of our making, node class and taints are left alone.
+// desired is the object of an action without its metadata. Of a pool that is not of our making, node class, taints and labels are left alone, and so are
+// requirements, weight and limits that the action does not name.
 func (k *Karpenter) desired(x *agentv1.CapacityAction) (map[string]any, error) {
 	if o := x.GetNodeOverlay(); o != nil {
 		if !x.GetAbsent() && (o.GetHourNano() <= 0 || o.GetWeight() < 1) {
@@ -354,8 +383,20 @@ func (k *Karpenter) desired(x *agentv1.CapacityAction) (map[string]any, error) {
 			"weight": int64(o.GetWeight()), "price": decimal(o.GetHourNano()), "requirements": requirements(o.GetRequirements())}}, nil
 	}
 	p := x.GetNodePool()
-	template := map[string]any{"requirements": requirements(p.GetRequirements())}
-	if !k.adopted(capacityKey(x)) {
+	adopted := k.adopted(capacityKey(x))
+	template := map[string]any{}
+	if !adopted || len(p.GetRequirements()) > 0 {
+		template["requirements"] = requirements(p.GetRequirements())
+	}
+	spec := map[string]any{}
+	if len(p.GetLabels()) > 0 && !adopted {
+		labels := map[string]any{}
+		for key, v := range p.GetLabels() {
+			labels[key] = v
+		}
+		spec["template"] = map[string]any{"metadata": map[string]any{"labels": labels}}
+	}
+	if !adopted {
 		template["nodeClassRef"] = map[string]any{"group": p.GetClassGroup(), "kind": p.GetClassKind(), "name": p.GetClassName()}
 		template["expireAfter"] = "Never" // ends are planned, not by age
 		var taints []any
@@ -378,8 +419,14 @@ func (k *Karpenter) desired(x *agentv1.CapacityAction) (map[string]any, error) {
 		}
 		budgets = append(budgets, budget)
 	}
-	spec := map[string]any{"template": map[string]any{"spec": template}, "disruption": map[string]any{
-		"consolidationPolicy": p.GetConsolidationPolicy(), "consolidateAfter": fmt.Sprintf("%ds", p.GetConsolidateAfterSeconds()), "budgets": budgets}}
+	if len(template) > 0 {
+		if spec["template"] == nil {
+			spec["template"] = map[string]any{}
+		}
+		spec["template"].(map[string]any)["spec"] = template
+	}
+	spec["disruption"] = map[string]any{
+		"consolidationPolicy": p.GetConsolidationPolicy(), "consolidateAfter": fmt.Sprintf("%ds", p.GetConsolidateAfterSeconds()), "budgets": budgets}
 	if p.GetWeight() > 0 {
 		spec["weight"] = int64(p.GetWeight())
 	}

@@ -24,7 +24,7 @@ import (
 // Karpenter says whether NodePools and NodeOverlays are written, and which NodePools of others.
 type Karpenter struct {
 	Enabled bool     `json:"enabled"` // write NodePools and NodeOverlays named plimsoll-*
-	Own     []string `json:"own"`     // NodePools that others made and that Plimsoll shall write; restored by -hand-back
+	Own     []string `json:"own"`     // NodePools that others made and that Plimsoll may write once a plan does, "*" for any; restored by -hand-back
 }
 
 const (
@@ -43,7 +43,7 @@ func (k Karpenter) faults(kubernetes bool) []error {
 		out = append(out, errors.New("autoscalers.karpenter.own names NodePools, but autoscalers.karpenter.enabled is false"))
 	}
 	for _, name := range k.Own {
-		if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" {
+		if name != "*" && (name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "") {
 			out = append(out, fmt.Errorf("autoscalers.karpenter.own: %q cannot be the name of a NodePool", name))
 		}
 	}
