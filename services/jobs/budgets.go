@@ -7,7 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivertype"
 
 	"plimsoll.dev/services/fleet"
@@ -26,10 +28,24 @@ type CheckBudgetsArgs struct {
 // Kind implements river.JobArgs.
 func (CheckBudgetsArgs) Kind() string { return "check_budgets" }
 
-// InsertOpts implements river.JobArgsWithInsertOpts. A check that already runs may have read older costs, so that asking during it
-// makes another one.
+// InsertOpts implements river.JobArgsWithInsertOpts. Not unique: who changes a budget and asks in the same transaction waits for no check,
+// which may wait for the budget.
 func (CheckBudgetsArgs) InsertOpts() river.InsertOpts {
 	return river.InsertOpts{Queue: queueBulk, MaxAttempts: 5}
+}
+
+// oneCheck per tenant waits or runs of those that are asked for so. Asking waits for a check that is ending, so that whoever does it must hold
+// nothing that the check needs.
+func oneCheck() *river.InsertOpts {
+	return &river.InsertOpts{UniqueOpts: river.UniqueOpts{ByArgs: true, ByState: waiting}}
+}
+
+// checkBudgetsOnce asks for a check of all clusters of the tenant, unless one waits that will see what was committed until now.
+func checkBudgetsOnce(ctx context.Context, tx *store.Tx) error {
+	if _, err := river.ClientFromContext[pgx.Tx](ctx).InsertTx(ctx, tx.PGX(), CheckBudgetsArgs{Tenant: tx.Tenant}, oneCheck()); err != nil {
+		return fmt.Errorf("ask for a check of budgets: %w", err)
+	}
+	return nil
 }
 
 // CheckBudgets opens and resolves the alerts of budgets, of their breakers and of machines without a price, once per change of state, and
@@ -45,9 +61,13 @@ type CheckBudgets struct {
 // Timeout of one check.
 func (*CheckBudgets) Timeout(*river.Job[CheckBudgetsArgs]) time.Duration { return 2 * time.Minute }
 
-// Work implements river.Worker.
+// Work implements river.Worker. The job ends in the transaction of the check and before it looks: whoever asked until then has costs that
+// the check sees, and whoever asks from then on waits for its end and makes another job. No change of costs is left to the next tick.
 func (w *CheckBudgets) Work(ctx context.Context, job *river.Job[CheckBudgetsArgs]) error {
 	return w.DB.Tenant(ctx, job.Args.Tenant, func(tx *store.Tx) error {
+		if _, err := river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx.PGX(), job); err != nil {
+			return fmt.Errorf("end the check with its transaction: %w", err)
+		}
 		deliveries, err := w.Check(ctx, tx)
 		if err != nil {
 			return err

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 
 	"plimsoll.dev/services/commitment"
@@ -52,12 +51,7 @@ func (w *CloseHour) Work(ctx context.Context, job *river.Job[CloseHourArgs]) err
 	if err := w.CatchUp(ctx, job.Args); err != nil {
 		return err
 	}
-	return w.DB.Tenant(ctx, job.Args.Tenant, func(tx *store.Tx) error {
-		// A check that waits or runs serves all clusters of the tenant; what it just missed, the next tick's check sees.
-		once := &river.InsertOpts{UniqueOpts: river.UniqueOpts{ByArgs: true, ByState: waiting}}
-		_, err := river.ClientFromContext[pgx.Tx](ctx).InsertTx(ctx, tx.PGX(), CheckBudgetsArgs{Tenant: tx.Tenant}, once)
-		return err
-	})
+	return w.DB.Tenant(ctx, job.Args.Tenant, func(tx *store.Tx) error { return checkBudgetsOnce(ctx, tx) })
 }
 
 // CatchUp costs what is due, a day of hours per transaction, until everything up to the newest data is costed.

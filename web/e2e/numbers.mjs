@@ -230,7 +230,21 @@ async function statement({ page, base, db }, check, months) {
   }
 }
 
+/** Waits until no costing and no check of budgets is under way: what the ledger has, budgets have counted then. */
+async function counted(db) {
+  for (let i = 0; i < 120; i++) {
+    const [[under]] = sql(
+      db,
+      "SELECT count(*) FROM river_job WHERE kind IN ('close_hour', 'check_budgets') AND state IN ('available', 'pending', 'running', 'retryable', 'scheduled')",
+    );
+    if (under === "0") return;
+    await new Promise((done) => setTimeout(done, 500));
+  }
+  throw new Error("costing did not come to an end in a minute");
+}
+
 async function budgets({ page, base, db }, check) {
+  await counted(db);
   const answer = await openWith(page, base, "/budgets", "/budgets");
   const cards = await page.evaluate(() =>
     [...document.querySelectorAll(".card")].map((c) => ({
