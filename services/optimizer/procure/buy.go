@@ -24,6 +24,7 @@ type Config struct {
 	Full    int     // slots until a pool that refused beyond what it has is asked for one more, doubled each time
 	Doubt   float64 // added to the score of a pool that did not answer last time
 	Safe    float64 // share of what is in use that must survive the loss of the largest pool; the rest is bought on demand. 0: none
+	Single  bool    // of the pools that did not answer last time, one is asked at a time
 }
 
 // Default is the default.
@@ -66,6 +67,11 @@ func Weighed(p fleet.Money, hazardMilli, maxHazard int64) fleet.Money {
 func (b *Policy) Buy(slot int, pools []Pool, want int, busy float64, targets []int) {
 	b.slot = slot
 	b.learn(pools)
+	b.Choose(pools, want, busy, targets)
+}
+
+// Choose is Buy without what the slot tells: it rests on what is known of the pools.
+func (b *Policy) Choose(pools []Pool, want int, busy float64, targets []int) {
 	for i := range pools {
 		targets[i] = pools[i].Held()
 	}
@@ -144,25 +150,29 @@ func (b *Policy) learn(pools []Pool) {
 		b.pools = make([]belief, len(pools))
 	}
 	for i := range pools {
-		p, k := &pools[i], &b.pools[i]
-		k.hazard *= b.cfg.Keep
-		if p.Got > 0 {
-			k.backoff = 0
-		}
-		if k.cap > 0 && p.Ready+p.Starting > k.cap { // it gives more than it did
-			k.cap, k.full = 0, 0
-		}
-		if p.Failed > 0 && p.Warned+p.Lost == 0 && p.Ready+p.Starting > 0 && k.backoff == 0 {
-			// It has what it has and gives no more: full, not gone.
-			k.cap, k.capped = p.Ready+p.Starting, b.slot
-			k.full = min(max(2*k.full, b.cfg.Full), 24*hourSlots)
-			continue
-		}
-		if p.Failed+p.Warned > 0 || (p.Lost > 0 && k.backoff == 0) {
-			k.hazard += b.cfg.Shock
-			k.backoff = min(max(2*k.backoff, b.cfg.First), b.cfg.Calm)
-			k.since = b.slot
-		}
+		b.pools[i].hazard *= b.cfg.Keep
+		b.pools[i].take(&b.cfg, b.slot, &pools[i])
+	}
+}
+
+// take is what a slot tells of a pool.
+func (k *belief) take(cfg *Config, slot int, p *Pool) {
+	if p.Got > 0 {
+		k.backoff = 0
+	}
+	if k.cap > 0 && p.Ready+p.Starting > k.cap { // it gives more than it did
+		k.cap, k.full = 0, 0
+	}
+	if p.Failed > 0 && p.Warned+p.Lost == 0 && p.Ready+p.Starting > 0 && k.backoff == 0 {
+		// It has what it has and gives no more: full, not gone.
+		k.cap, k.capped = p.Ready+p.Starting, slot
+		k.full = min(max(2*k.full, cfg.Full), 24*hourSlots)
+		return
+	}
+	if p.Failed+p.Warned > 0 || (p.Lost > 0 && k.backoff == 0) {
+		k.hazard += cfg.Shock
+		k.backoff = min(max(2*k.backoff, cfg.First), cfg.Calm)
+		k.since = slot
 	}
 }
 
@@ -192,8 +202,12 @@ func (b *Policy) wait(k *belief, standIn int) int {
 func (b *Policy) best(pools []Pool, targets []int, held int) int {
 	best, least := -1, math.Inf(1)
 	standIn, _ := Held(pools, fleet.PurchaseOnDemand)
+	asked := b.cfg.Single && b.asked(pools, targets)
 	for i := range pools {
 		p, k := &pools[i], &b.pools[i]
+		if asked && k.backoff > 0 {
+			continue
+		}
 		if p.Purchase != fleet.PurchaseSpot || dear(pools, i) || b.slot < k.since+b.wait(k, standIn) || (p.Ready+p.Starting == 0 && targets[i] > 0) || targets[i] >= b.most(k) {
 			continue
 		}
@@ -206,6 +220,17 @@ func (b *Policy) best(pools []Pool, targets []int, held int) int {
 		}
 	}
 	return best
+}
+
+// asked says that a pool that did not answer last time has yet to answer now.
+func (b *Policy) asked(pools []Pool, targets []int) bool {
+	for i := range pools {
+		p := &pools[i]
+		if p.Purchase == fleet.PurchaseSpot && b.pools[i].backoff > 0 && (p.Asking > 0 || targets[i] > p.Held()) {
+			return true
+		}
+	}
+	return false
 }
 
 // most is how many replicas may be asked of a pool.
