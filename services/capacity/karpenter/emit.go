@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"plimsoll.dev/services/fleet"
 	"plimsoll.dev/services/packing"
@@ -37,16 +38,35 @@ func (in *Input) emit(p *Plan, s Settings, pools []*group, best outcome) {
 		named[np.Name] = true
 		p.Pools = append(p.Pools, np)
 	}
+	for _, np := range in.owned(s) {
+		named[np.Name] = true
+		p.Pools = append(p.Pools, np)
+	}
 	for _, name := range slices.Sorted(slices.Values(in.Pools)) {
 		if named[name] {
 			continue
 		}
-		if np := in.kept(name, s); np != nil {
+		if np := in.kept(name, s); np != nil && strings.HasPrefix(name, Prefix) { // a pool of others is given back, whatever runs in it
 			p.Pools = append(p.Pools, *np)
 		} else {
 			p.Retire = append(p.Retire, name)
 		}
 	}
+}
+
+// owned are the pools that others made and that we were told to own: what they may bring, their node class, labels and taints stay as they are, but they come
+// after all of ours, nothing in them is replaced for money unless the plan says so, and under a cap they keep what they have.
+func (in *Input) owned(s Settings) (out []NodePool) {
+	names := slices.Compact(slices.Sorted(slices.Values(in.Owned)))
+	for _, name := range names {
+		np := NodePool{Name: name, Weight: ownedWeight, EmptyAfterSec: s.EmptyAfterSec, Why: "owned", Consolidate: in.open(name)}
+		if s.Capped {
+			n := in.inPool(name)
+			np.Nodes = &n
+		}
+		out = append(out, np)
+	}
+	return out
 }
 
 // kept is a pool of ours that the plan has no use for, as wide as what runs in it and closed for more; nil: nothing runs in it.
@@ -59,6 +79,12 @@ func (in *Input) kept(name string, s Settings) *NodePool {
 			continue
 		}
 		o := &in.Offerings[m.Offering]
+		if labels, taints := in.custom(m.Offering); nodes == 0 {
+			np.Labels, np.Taints = labels, taints
+		} else { // what its machines share
+			maps.DeleteFunc(np.Labels, func(k, v string) bool { return labels[k] != v })
+			np.Taints = slices.DeleteFunc(np.Taints, func(t string) bool { return !slices.Contains(taints, t) })
+		}
 		types[o.InstanceType], zones[o.Zone], ways[capacityType(o.Purchase)], archs[o.Arch] = true, true, true, true
 		np.TaintGPUs = np.TaintGPUs || s.TaintGPUs && o.GPUCount > 0
 		nodes++
@@ -99,10 +125,42 @@ func (in *Input) pool(g *group, s Settings, nodes int64) NodePool {
 		{Key: LabelZone, Values: sorted(zones)},
 	}
 	if o.Purchase == fleet.PurchaseReserved && s.ReservationKey != "" {
-		np.Requirements = append(np.Requirements, Requirement{Key: s.ReservationKey, Values: []string{o.ReservationID}})
+		np.Requirements = append(np.Requirements, Requirement{Key: s.ReservationKey, Values: strings.Split(o.ReservationID, ",")})
 	}
+	np.Labels, np.Taints = in.custom(g.offs[0]) // as the plan counted on, whatever type the claim becomes
 	np.Consolidate = in.open(g.name)
 	return np
+}
+
+// notOurs are the parts of label keys and taints that the cloud, Kubernetes or Karpenter write themselves: a NodePool may not, or need not.
+var notOurs = []string{"kubernetes.io", "k8s.io", "karpenter.sh", "k8s.aws", "amazonaws.com", "google.com", "azure.com", "nvidia.com", "cilium.io"}
+
+// byOthers tells whether a label or taint of a machine is written by whoever makes it.
+func byOthers(key string) bool {
+	domain, _, ok := strings.Cut(key, "/")
+	return ok && slices.ContainsFunc(notOurs, func(d string) bool { return domain == d || strings.HasSuffix(domain, "."+d) })
+}
+
+// custom are the labels and taints of an offering that its pool must put on new machines: copies.
+func (in *Input) custom(j int) (labels map[string]string, taints []string) {
+	if j < len(in.Labels) {
+		for k, v := range in.Labels[j] {
+			if byOthers(k) {
+				continue
+			}
+			if labels == nil {
+				labels = map[string]string{}
+			}
+			labels[k] = v
+		}
+	}
+	for _, t := range in.Offerings[j].Taints {
+		if key, _, _ := strings.Cut(t, "="); !byOthers(key) {
+			taints = append(taints, t)
+		}
+	}
+	slices.Sort(taints)
+	return labels, slices.Compact(taints)
 }
 
 // inPool counts the machines that run in a pool.
@@ -161,8 +219,12 @@ func (in *Input) rest(s Settings) []NodePool {
 			return o.Purchase != fleet.PurchaseSpot && o.GPUCount >= from && o.GPUCount <= to
 		})
 	}
+	least := 1
+	if len(in.Owned) > 0 {
+		least = ownedWeight + 1
+	}
 	for k := range out {
-		out[k].Weight = int32(len(out) - k) //nolint:gosec // two for each tier
+		out[k].Weight = int32(len(out) - 1 - k + least) //nolint:gosec // two for each tier
 	}
 	return out
 }
@@ -172,15 +234,17 @@ func (in *Input) forRest(j int) bool {
 }
 
 func (in *Input) restPool(out []NodePool, s Settings, name string, of func(*packing.Offering) bool) []NodePool {
-	types, zones, ways, archs := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
+	zones, ways, archs := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	var offs []int
 	gpu := false
 	for j := range in.Offerings {
 		if o := &in.Offerings[j]; in.forRest(j) && of(o) {
-			types[o.InstanceType], zones[o.Zone], ways[capacityType(o.Purchase)], archs[o.Arch] = true, true, true, true
+			offs = append(offs, j)
+			zones[o.Zone], ways[capacityType(o.Purchase)], archs[o.Arch] = true, true, true
 			gpu = gpu || o.GPUCount > 0
 		}
 	}
-	if len(types) == 0 {
+	if len(offs) == 0 {
 		return out
 	}
 	np := NodePool{Name: Prefix + name, Class: s.Class, TaintGPUs: gpu && s.TaintGPUs, EmptyAfterSec: s.EmptyAfterSec, Why: "rest"}
@@ -193,7 +257,7 @@ func (in *Input) restPool(out []NodePool, s Settings, name string, of func(*pack
 	}
 	np.Requirements = []Requirement{
 		{Key: LabelCapacityType, Values: sorted(ways)}, {Key: LabelArch, Values: sorted(archs)},
-		{Key: LabelInstanceType, Values: bounded(sorted(types))}, {Key: LabelZone, Values: sorted(zones)},
+		{Key: LabelInstanceType, Values: in.cheapest(offs, maxValues)}, {Key: LabelZone, Values: sorted(zones)},
 	}
 	np.Consolidate = in.open(np.Name)
 	return append(out, np)
@@ -264,5 +328,3 @@ func sorted(set map[string]bool) []string {
 	slices.Sort(out)
 	return out
 }
-
-func bounded(s []string) []string { return s[:min(len(s), maxValues)] }

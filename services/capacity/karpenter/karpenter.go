@@ -40,7 +40,8 @@ const (
 	maxValues            = 400 // instance types of one requirement
 	spotSpread           = 125 // per cent of the price of a zone of Spot that another may cost and be the same pool
 	firstWeight          = 99
-	spareWeight          = 17            // of pools that only keep what runs; those for the rest have less
+	spareWeight          = 18            // of pools that only keep what runs; those for the rest have less
+	ownedWeight          = 1             // of pools that others made and that we were told to own: what nothing of ours takes
 	maxTiers             = 8             // numbers of GPUs that have pools of their own for what does not fit the plan
 	coolness             = 200           // the first step may cost one in two hundred more
 	maxSteps             = 4_000_000_000 // of play, all rounds together
@@ -80,10 +81,12 @@ type Input struct {
 	Offerings []packing.Offering // at effective prices
 	New       []packing.Node     // machines to be bought
 	Running   []Machine
-	Pools     []string       // NodePools of ours that exist
-	Listed    []*fleet.Money // what Karpenter takes each offering to cost; nil slice or entry: unknown, it is told
-	Open      []string       // pools in which Karpenter may consolidate: where the plan found that the saving beats the churn
-	Shares    []int64        // consolidation at a time, for each of Open; absent: 1
+	Labels    []map[string]string // by offering: what its new machines shall have besides what its type says; nil slice or entry: nothing. Taints are the offering's own
+	Pools     []string            // NodePools of ours that exist, and those of others that were told to be ours
+	Owned     []string            // NodePools that others made and that shall be ours
+	Listed    []*fleet.Money      // what Karpenter takes each offering to cost; nil slice or entry: unknown, it is told
+	Open      []string            // pools in which Karpenter may consolidate: where the plan found that the saving beats the churn
+	Shares    []int64             // consolidation at a time, for each of Open; absent: 1
 }
 
 // Requirement is one of a NodePool or a NodeOverlay; Operator is In.
@@ -94,16 +97,18 @@ type Requirement struct {
 
 // NodePool as it shall be.
 type NodePool struct {
-	Name          string        `json:"name"`
-	Weight        int32         `json:"weight"`
-	Requirements  []Requirement `json:"requirements"`
-	Nodes         *int64        `json:"nodes,omitempty"`     // limit, what runs included; nil: none
-	CPUMilli      int64         `json:"cpu_milli,omitempty"` // limit with room for half a machine: Karpenter counts nodes only between its rounds, CPU within one too
-	Class         Class         `json:"class"`
-	TaintGPUs     bool          `json:"taint_gpus,omitempty"`
-	Consolidate   int64         `json:"consolidate"` // machines at a time that Karpenter may replace or end for money; 0: empty ones only
-	EmptyAfterSec int64         `json:"empty_after_sec"`
-	Why           string        `json:"why"` // plan, running or rest
+	Name          string            `json:"name"`
+	Weight        int32             `json:"weight"`
+	Requirements  []Requirement     `json:"requirements"`
+	Nodes         *int64            `json:"nodes,omitempty"`     // limit, what runs included; nil: none
+	CPUMilli      int64             `json:"cpu_milli,omitempty"` // limit with room for half a machine: Karpenter counts nodes only between its rounds, CPU within one too
+	Class         Class             `json:"class"`
+	TaintGPUs     bool              `json:"taint_gpus,omitempty"`
+	Labels        map[string]string `json:"labels,omitempty"`
+	Taints        []string          `json:"taints,omitempty"` // key=value:effect, sorted
+	Consolidate   int64             `json:"consolidate"`      // machines at a time that Karpenter may replace or end for money; 0: empty ones only
+	EmptyAfterSec int64             `json:"empty_after_sec"`
+	Why           string            `json:"why"` // plan, running, rest or owned
 }
 
 // NodeOverlay as it shall be.
@@ -152,6 +157,12 @@ func (in *Input) validate() error {
 	n := len(in.Offerings)
 	if in.Listed != nil && len(in.Listed) != n {
 		return fleet.Errorf(fleet.CodeInvalid, "%d listed prices for %d offerings", len(in.Listed), n)
+	}
+	if in.Labels != nil && len(in.Labels) != n {
+		return fleet.Errorf(fleet.CodeInvalid, "labels of %d offerings, there are %d", len(in.Labels), n)
+	}
+	if k := slices.IndexFunc(in.Owned, func(name string) bool { return strings.HasPrefix(name, Prefix) }); k >= 0 {
+		return fleet.Errorf(fleet.CodeInvalid, "the pool %q is of our making and cannot be taken over", in.Owned[k])
 	}
 	on := make([]bool, len(in.Pods))
 	check := func(offering int, pods []int, priced bool) error {

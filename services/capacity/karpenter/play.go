@@ -105,6 +105,11 @@ func (st *stage) allows(q *packing.Pod, o *packing.Offering) bool {
 	if q.Rules != nil && slices.ContainsFunc(q.Rules.Where, func(w packing.Selector) bool { return !holds(&w, o) }) {
 		return false
 	}
+	for _, t := range o.Taints {
+		if q.Rules == nil || !slices.Contains(q.Rules.Tolerates, t) && !slices.Contains(q.Rules.Tolerates, "*") {
+			return false
+		}
+	}
 	if len(q.Archs) == 0 {
 		return o.Arch == "amd64"
 	}

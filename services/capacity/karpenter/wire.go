@@ -2,13 +2,14 @@ package karpenter
 
 import (
 	"strconv"
+	"strings"
 
 	"plimsoll.dev/services/fleet"
 	agentv1 "plimsoll.dev/services/wire/plimsoll/agent/v1"
 )
 
-// Actions are the plan as the agent is told: overlays before pools, so that prices hold before anything is bought, the last pool by weight
-// first, so that what the plan fills first opens last and no claim goes past it, removals at the end. overlays names those of ours that
+// Actions are the plan as the agent is told: overlays before pools, so that prices hold before anything is bought, removals at the end. The agent opens the
+// pools side by side: the first that opens would be filled with what belongs elsewhere. overlays names those of ours that
 // exist; those that the plan does not name go. Action ids are the names of the objects.
 func (p *Plan) Actions(overlays []string) []*agentv1.CapacityAction {
 	var out []*agentv1.CapacityAction
@@ -48,8 +49,14 @@ func (n *NodePool) wire() *agentv1.NodePoolSpec {
 		w.ConsolidationPolicy = "WhenEmptyOrUnderutilized"
 	}
 	w.Budgets = append(w.Budgets, &agentv1.DisruptionBudget{Nodes: strconv.FormatInt(n.Consolidate, 10), Reasons: []string{"Underutilized"}})
+	w.Labels = n.Labels
 	if n.TaintGPUs {
 		w.Taints = []*agentv1.NodeTaint{{Key: TaintGPU, Effect: "NoSchedule"}}
+	}
+	for _, t := range n.Taints {
+		what, effect, _ := strings.Cut(t, ":")
+		key, value, _ := strings.Cut(what, "=")
+		w.Taints = append(w.Taints, &agentv1.NodeTaint{Key: key, Value: value, Effect: effect})
 	}
 	return w
 }
