@@ -31,6 +31,7 @@ type Input struct {
 	Frozen     bool             `json:"frozen,omitempty"`  // kill switch
 	Freezes    []fleet.Interval `json:"freezes,omitempty"` // windows of the policy near Now
 	Policy     Policy           `json:"policy"`
+	Turn       Turn             `json:"turn,omitzero"`
 	SpentToday *fleet.Money     `json:"spent_today,omitempty"` // of the cluster; nil: unknown
 	DayLeft    float64          `json:"day_left,omitempty"`    // hours until the day of SpentToday ends
 	NodeStart  int64            `json:"node_start"`            // seconds until a machine is ready, the slow tenth; 0: unknown

@@ -145,6 +145,9 @@ func (w *CapacityPlan) Work(ctx context.Context, job *river.Job[CapacityPlanArgs
 		return err
 	}
 	return w.DB.Tenant(ctx, job.Args.Tenant, func(tx *store.Tx) error {
+		if stands, err := store.CapacityTurnStands(ctx, tx, in); err != nil || !stands {
+			return err // another policy is in force by now: the next sweep plans under it
+		}
 		news, err := store.SaveCapacityPlan(ctx, tx, *in, plan, time.Since(started))
 		if err != nil {
 			return err

@@ -33,12 +33,26 @@ type capacityInput struct {
 	book    *market.PriceBook
 	labels  []map[string]string // of in.Pods
 	fraught bool                // some pod asks for a part of a GPU
+	turn    CapacityTurn
 	prices  *EffectivePrices
 	model   *availability.Model
 }
 
 // LoadCapacityInput reads everything that a plan of the cluster's machines may look at. nil: the cluster never reported.
 func LoadCapacityInput(ctx context.Context, tx *Tx, book *market.PriceBook, cluster fleet.ClusterID) (*capacity.Input, error) {
+	turn, err := CapacityTurnOf(ctx, tx, cluster, false)
+	if err != nil {
+		return nil, err
+	}
+	return loadCapacityInput(ctx, tx, book, cluster, turn)
+}
+
+// LoadCapacityInputUnder reads the same as if a policy were in force on the whole cluster.
+func LoadCapacityInputUnder(ctx context.Context, tx *Tx, book *market.PriceBook, cluster fleet.ClusterID, policy capacity.Policy) (*capacity.Input, error) {
+	return loadCapacityInput(ctx, tx, book, cluster, CapacityTurn{Policy: policy, Share: 1000})
+}
+
+func loadCapacityInput(ctx context.Context, tx *Tx, book *market.PriceBook, cluster fleet.ClusterID, turn CapacityTurn) (*capacity.Input, error) {
 	c := &capacityInput{book: book, in: capacity.Input{Cluster: cluster, Nodes: []capacity.Node{}, Pods: []capacity.Pod{}, Candidates: []capacity.Candidate{}}}
 	var lastSeen, dataAt *time.Time
 	var limits AgentLimits
@@ -54,11 +68,7 @@ func LoadCapacityInput(ctx context.Context, tx *Tx, book *market.PriceBook, clus
 	// Age is counted by our clock also where the cluster's runs faster: what matters is whether the agent still speaks.
 	c.in.DataAt = dataAt.UTC()
 	c.in.Now = dataAt.Add(max(tx.Now.Sub(*lastSeen), 0)).UTC().Truncate(time.Millisecond)
-	policy, err := CapacityPolicyOf(ctx, tx, cluster)
-	if err != nil {
-		return nil, err
-	}
-	c.in.Policy = policy.Policy
+	c.turn, c.in.Policy, c.in.Turn = turn, turn.Policy, turn.Turn
 	if c.model, err = LoadAvailability(ctx, tx); err != nil {
 		return nil, err
 	}
@@ -257,7 +267,11 @@ SELECT
 		m := fleet.Money(*spent)
 		c.in.SpentToday = &m
 	}
-	for _, w := range c.in.Policy.Freeze {
+	freeze := c.in.Policy.Freeze
+	if c.turn.Base != nil { // a policy on its way does not open the windows of the one that it replaces
+		freeze = append(slices.Clone(freeze), c.turn.Base.Freeze...)
+	}
+	for _, w := range freeze {
 		zone, err := time.LoadLocation(w.TimeZone)
 		if err != nil {
 			return fmt.Errorf("time zone of a freeze window: %w", err)

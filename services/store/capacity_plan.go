@@ -218,13 +218,8 @@ func CapacityPolicyOf(ctx context.Context, tx *Tx, cluster fleet.ClusterID) (p C
 
 // SetCapacityPolicy writes a cluster's policy if version is the one that stands, 0 for none.
 func SetCapacityPolicy(ctx context.Context, tx *Tx, cluster fleet.ClusterID, policy capacity.Policy, version int, by string) error {
-	if err := policy.Validate(); err != nil {
+	if err := validCapacityPolicy(policy); err != nil {
 		return err
-	}
-	for _, w := range policy.Freeze {
-		if _, err := time.LoadLocation(w.TimeZone); err != nil || w.TimeZone == "Local" {
-			return &fleet.Error{Code: fleet.CodeInvalid, Message: fmt.Sprintf("%q is no time zone such as Europe/Berlin", w.TimeZone), Field: "body.freeze"}
-		}
 	}
 	doc, err := json.Marshal(policy)
 	if err != nil {

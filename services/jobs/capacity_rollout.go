@@ -1,0 +1,186 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river"
+
+	"plimsoll.dev/services/capacity"
+	"plimsoll.dev/services/fleet"
+	"plimsoll.dev/services/market"
+	"plimsoll.dev/services/store"
+)
+
+const (
+	// capacityRolloutEvery is how often open rollouts of capacity policies are looked at.
+	capacityRolloutEvery = 30 * time.Second
+	// capacityShadowSearch is how long the shadow of one cluster may search, both plans together.
+	capacityShadowSearch = 6 * time.Second
+	// capacityShadowsAtOnce bounds the clusters of a rollout whose shadow one look plans; the others come with the next looks.
+	capacityShadowsAtOnce = 8
+)
+
+// CapacityRolloutSweepArgs asks for a look at every open rollout of a capacity policy.
+type CapacityRolloutSweepArgs struct{}
+
+// Kind implements river.JobArgs.
+func (CapacityRolloutSweepArgs) Kind() string { return "capacity_rollout_sweep" }
+
+// InsertOpts implements river.JobArgsWithInsertOpts: one waits or runs at a time.
+func (CapacityRolloutSweepArgs) InsertOpts() river.InsertOpts {
+	return river.InsertOpts{UniqueOpts: river.UniqueOpts{ByArgs: true, ByState: waiting}, MaxAttempts: 1}
+}
+
+// CapacityRolloutSweep enqueues CapacityRollout per open rollout.
+type CapacityRolloutSweep struct {
+	river.WorkerDefaults[CapacityRolloutSweepArgs]
+	DB  *store.DB
+	Log *slog.Logger
+}
+
+// Work implements river.Worker. One tenant's trouble does not keep the others from being looked at.
+func (w *CapacityRolloutSweep) Work(ctx context.Context, _ *river.Job[CapacityRolloutSweepArgs]) error {
+	client := river.ClientFromContext[pgx.Tx](ctx)
+	var tenants []fleet.TenantID
+	if err := w.DB.Global(ctx, func(tx *store.Tx) (err error) {
+		tenants, err = store.TenantIDs(ctx, tx)
+		return err
+	}); err != nil {
+		return fmt.Errorf("list tenants: %w", err)
+	}
+	var failed error
+	for _, t := range tenants {
+		failed = errors.Join(failed, w.DB.Tenant(ctx, t, func(tx *store.Tx) error {
+			open, err := store.OpenCapacityRollouts(ctx, tx)
+			for _, id := range open {
+				if _, err := client.InsertTx(ctx, tx.PGX(), CapacityRolloutArgs{Tenant: t, Rollout: id}, nil); err != nil {
+					return fmt.Errorf("enqueue rollout: %w", err)
+				}
+			}
+			return err
+		}))
+	}
+	return failed
+}
+
+// CapacityRolloutArgs asks for a look at one rollout.
+type CapacityRolloutArgs struct {
+	Tenant  fleet.TenantID `json:"tenant" river:"unique"`
+	Rollout string         `json:"rollout" river:"unique"`
+}
+
+// Kind implements river.JobArgs.
+func (CapacityRolloutArgs) Kind() string { return "capacity_rollout" }
+
+// InsertOpts implements river.JobArgsWithInsertOpts: one per rollout waits or runs at a time; the next sweep asks again.
+func (CapacityRolloutArgs) InsertOpts() river.InsertOpts {
+	return river.InsertOpts{Queue: queueBulk, UniqueOpts: river.UniqueOpts{ByArgs: true, ByState: waiting}, MaxAttempts: 1}
+}
+
+// CapacityRollout looks at a rollout of a capacity policy: it plans the shadow beside the policy in force, reads what the clusters show, and
+// takes the next step, or takes the rollout back. Where the rollout stands is in the database alone; a step is taken in one transaction under
+// the rollout's lock, from what that transaction reads.
+type CapacityRollout struct {
+	river.WorkerDefaults[CapacityRolloutArgs]
+	DB     *store.DB
+	Prices func() *market.PriceBook
+	Log    *slog.Logger
+}
+
+// Timeout of one look.
+func (*CapacityRollout) Timeout(*river.Job[CapacityRolloutArgs]) time.Duration {
+	return 2 * time.Minute
+}
+
+// Work implements river.Worker.
+func (w *CapacityRollout) Work(ctx context.Context, job *river.Job[CapacityRolloutArgs]) error {
+	return w.Look(ctx, job.Args.Tenant, job.Args.Rollout)
+}
+
+// Look looks at a rollout now.
+func (w *CapacityRollout) Look(ctx context.Context, tenant fleet.TenantID, id string) error {
+	var r store.CapacityRollout
+	err := w.DB.Tenant(ctx, tenant, func(tx *store.Tx) (err error) {
+		r, err = store.CapacityRolloutOf(ctx, tx, id, false)
+		return err
+	})
+	if store.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("load rollout: %w", err)
+	}
+	if !r.Open() {
+		return nil
+	}
+	shadows, err := w.shadows(ctx, tenant, &r)
+	if err != nil {
+		return err
+	}
+	return w.DB.Tenant(ctx, tenant, func(tx *store.Tx) error {
+		r, err := store.CapacityRolloutOf(ctx, tx, id, true)
+		if err != nil || !r.Open() {
+			return err
+		}
+		seen := make([]capacity.Sight, len(r.Parts))
+		for i := range r.Parts {
+			if seen[i], err = store.CapacitySight(ctx, tx, &r, i); err != nil {
+				return err
+			}
+			seen[i].Shadow = shadows[r.Parts[i].Cluster]
+		}
+		moved := r.Look(tx.Now, seen)
+		if moved {
+			w.Log.InfoContext(ctx, "capacity rollout moved", "tenant", tenant, "rollout", id, "state", r.State, "step", r.Step, "outcome", r.Outcome)
+		}
+		return store.SaveCapacityRollout(ctx, tx, &r, moved, "", store.CapacityRolloutActor)
+	})
+}
+
+// shadows plans clusters of a rollout in its shadow under both policies; those that were looked at longest ago first. No connection is held
+// while it searches. A cluster that cannot be planned has none.
+func (w *CapacityRollout) shadows(ctx context.Context, tenant fleet.TenantID, r *store.CapacityRollout) (map[fleet.ClusterID]*capacity.Comparison, error) {
+	if r.State != capacity.RolloutShadow {
+		return nil, nil
+	}
+	out := map[fleet.ClusterID]*capacity.Comparison{}
+	for n := range min(len(r.Parts), capacityShadowsAtOnce) {
+		i := (n + int(r.CreatedAt.Unix()+time.Now().Unix()/int64(capacityRolloutEvery/time.Second)*capacityShadowsAtOnce)) % len(r.Parts)
+		cluster := r.Parts[i].Cluster
+		c, err := w.shadow(ctx, tenant, cluster, r.Document)
+		if err != nil {
+			w.Log.WarnContext(ctx, "no shadow plan", "tenant", tenant, "rollout", r.ID, "cluster", cluster, "error", err)
+			continue
+		}
+		if c != nil {
+			out[cluster] = c
+		}
+	}
+	return out, ctx.Err()
+}
+
+func (w *CapacityRollout) shadow(ctx context.Context, tenant fleet.TenantID, cluster fleet.ClusterID, policy capacity.Policy) (*capacity.Comparison, error) {
+	var base, proposed *capacity.Input
+	err := w.DB.Tenant(ctx, tenant, func(tx *store.Tx) (err error) {
+		book := w.Prices()
+		if base, err = store.LoadCapacityInput(ctx, tx, book, cluster); err != nil || base == nil {
+			return err
+		}
+		proposed, err = store.LoadCapacityInputUnder(ctx, tx, book, cluster, policy)
+		return err
+	})
+	if err != nil || base == nil || proposed == nil {
+		return nil, err
+	}
+	started := time.Now()
+	c, err := capacity.Compare(*base, *proposed, func() bool { return ctx.Err() != nil || time.Since(started) > capacityShadowSearch })
+	if err != nil {
+		return nil, fmt.Errorf("plan the shadow: %w", err)
+	}
+	return c, nil
+}
