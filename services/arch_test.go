@@ -40,6 +40,7 @@ var plan = map[string]room{
 	"replay":                {why: "a world is a function of its seed", rooms: []string{"fleet", "market", "optimizer", "optimizer/quantile", "ledger"}, pure: true},
 	"packing":               {why: "machines chosen must be chosen again from the same pods and prices", rooms: []string{"fleet"}, pure: true},
 	"capacity":              {why: "a proposal must compute again from what it saw", rooms: []string{"fleet", "optimizer/procure", "packing"}, pure: true},
+	"spread":                {why: "a split over clusters must compute again from what it saw", rooms: []string{"fleet"}, pure: true},
 	"capacity/karpenter":    {why: "what Karpenter is told must be told again from the same packing", rooms: []string{"fleet", "packing", "wire/plimsoll/agent/v1"}, modules: []string{"pgregory.net/rapid"}, pure: true},
 	"lab":                   {why: "a score is a function of load, seed and policy", rooms: []string{"fleet", "optimizer", "optimizer/procure", "optimizer/quantile"}, modules: []string{"sigs.k8s.io/yaml"}, pure: true},
 	"store": {why: "the one that knows SQL; it keeps plans, cost rows and price history, so it knows their types",
