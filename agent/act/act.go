@@ -73,6 +73,8 @@ type Actor struct {
 	log      *slog.Logger
 
 	provisioner Provisioner // nil: machines are not steered here
+	drainer     *Drainer    // nil: machines are not let go here
+	warm        Provisioner // nil: no room is kept ready here
 
 	// mu serialises plans: it is held while one is applied, calls to the cluster included.
 	mu sync.Mutex

@@ -70,17 +70,36 @@ func (a *Actor) UseProvisioner(p Provisioner) { a.provisioner = p }
 
 // capacityKey names the object of an action; empty where it names none.
 func capacityKey(x *agentv1.CapacityAction) string {
-	switch {
-	case x.GetNodePool().GetName() != "" && x.GetNodeOverlay() == nil:
-		return kindPool + "/" + x.GetNodePool().GetName()
-	case x.GetNodeOverlay().GetName() != "" && x.GetNodePool() == nil:
-		return kindOverlay + "/" + x.GetNodeOverlay().GetName()
+	set := 0
+	for _, is := range []bool{x.GetNodePool() != nil, x.GetNodeOverlay() != nil, x.GetNodeDrain() != nil, x.GetWarmPool() != nil} {
+		if is {
+			set++
+		}
+	}
+	if set != 1 {
+		return ""
+	}
+	for kind, name := range map[string]string{kindPool: x.GetNodePool().GetName(), kindOverlay: x.GetNodeOverlay().GetName(), kindDrain: x.GetNodeDrain().GetNode(), kindWarm: x.GetWarmPool().GetName()} {
+		if name != "" {
+			return kind + "/" + name
+		}
 	}
 	return ""
 }
 
+// UseWarmPools lets the actor keep room ready. It is called before the first plan.
+func (a *Actor) UseWarmPools(p Provisioner) { a.warm = p }
+
+// provisionerOf is who carries out an action on an object of a key; nil: nobody here.
+func (a *Actor) provisionerOf(key string) Provisioner {
+	if strings.HasPrefix(key, kindWarm+"/") {
+		return a.warm
+	}
+	return a.provisioner
+}
+
 func isCapacityKey(key string) bool {
-	return strings.HasPrefix(key, kindPool+"/") || strings.HasPrefix(key, kindOverlay+"/")
+	return strings.HasPrefix(key, kindPool+"/") || strings.HasPrefix(key, kindOverlay+"/") || strings.HasPrefix(key, kindDrain+"/") || strings.HasPrefix(key, kindWarm+"/")
 }
 
 // changesAtOnce bounds the capacity actions of one plan that are carried out side by side.
@@ -149,11 +168,15 @@ func (a *Actor) change(ctx context.Context, plan *agentv1.Plan, x *agentv1.Capac
 }
 
 func (a *Actor) tryChange(ctx context.Context, plan *agentv1.Plan, x *agentv1.CapacityAction) *agentv1.ActionResult {
-	if a.provisioner == nil {
-		return a.changed(plan, x, Object{}, Object{}, "refused", "mode", "this agent does not steer a node provisioner")
+	if x.GetNodeDrain() != nil {
+		return a.drain(plan, x)
+	}
+	provisioner := a.provisionerOf(capacityKey(x))
+	if provisioner == nil {
+		return a.changed(plan, x, Object{}, Object{}, "refused", "mode", "this agent does not steer a node provisioner, or keeps no room ready")
 	}
 	for try := 0; ; try++ {
-		now, err := a.provisioner.Read(ctx, x)
+		now, err := provisioner.Read(ctx, x)
 		if err != nil {
 			return a.changeFailed(plan, x, now, err)
 		}
@@ -168,7 +191,7 @@ func (a *Actor) tryChange(ctx context.Context, plan *agentv1.Plan, x *agentv1.Ca
 		} else if !ok {
 			return a.changed(plan, x, now, now, "refused", "limit", fmt.Sprintf("this agent makes at most %d changes a minute", a.cfg.Limits.MaxActionsPerMinute))
 		}
-		after, err := a.provisioner.Put(ctx, x, now, Mark{Plan: plan.GetPlanId(), Action: x.GetActionId(), Generation: plan.GetGeneration(), AtMS: a.env.NowMS()})
+		after, err := provisioner.Put(ctx, x, now, Mark{Plan: plan.GetPlanId(), Action: x.GetActionId(), Generation: plan.GetGeneration(), AtMS: a.env.NowMS()})
 		var writers *WritersError
 		if errors.Is(err, ErrConflict) && !errors.As(err, &writers) && try+1 < setAttempts {
 			continue // it changed since it was read: look again
@@ -218,10 +241,19 @@ func (a *Actor) changeFailed(plan *agentv1.Plan, x *agentv1.CapacityAction, now 
 
 // settleChange says how a capacity action ended that a former life of the agent had under way.
 func (a *Actor) settleChange(ctx context.Context, p OpenPlan, x OpenAction, r *agentv1.ActionResult) *agentv1.ActionResult {
-	if a.provisioner == nil {
+	if strings.HasPrefix(x.Workload, kindDrain+"/") {
+		if a.drainer != nil {
+			if _, ok := a.drainer.log.Begun(p.ID, x.ID); ok {
+				r.Outcome, r.ErrorCode, r.Error = "applied", "", ""
+			}
+		}
 		return r
 	}
-	ok, err := a.provisioner.Carries(ctx, x.Workload, Mark{Plan: p.ID, Action: x.ID, Generation: p.Generation})
+	provisioner := a.provisionerOf(x.Workload)
+	if provisioner == nil {
+		return r
+	}
+	ok, err := provisioner.Carries(ctx, x.Workload, Mark{Plan: p.ID, Action: x.ID, Generation: p.Generation})
 	if err == nil && ok {
 		r.Outcome, r.ErrorCode, r.Error = "applied", "", ""
 	}

@@ -1,6 +1,8 @@
 package collect
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -161,13 +163,27 @@ func firstLabel(labels map[string]string, names []string) string {
 	return ""
 }
 
-// boundLabels copies labels within bounds, the first ones in order of name.
+// labelRank is 0 for labels that plans go by: of Kubernetes, clouds and provisioners, and of a GPU's driver; 1 for what feature discovery adds of CPU and kernel.
+func labelRank(key string) int {
+	if strings.HasPrefix(key, "feature.node.kubernetes.io/") {
+		return 1
+	}
+	return 0
+}
+
+// boundLabels copies labels within bounds, the first ones in order of name, those of feature discovery last.
 func boundLabels(labels map[string]string) map[string]string {
 	if len(labels) == 0 {
 		return nil
 	}
 	out := make(map[string]string, min(len(labels), maxLabels))
-	for _, k := range sortedKeys(labels) {
+	keys := sortedKeys(labels)
+	if len(keys) > maxLabels { // feature discovery gives a node more labels than are told: those that plans go by come first
+		slices.SortStableFunc(keys, func(a, b string) int {
+			return cmp.Compare(labelRank(a), labelRank(b))
+		})
+	}
+	for _, k := range keys {
 		if len(out) == maxLabels {
 			break
 		}

@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"strings"
 	"time"
 
 	agentv1 "plimsoll.dev/services/wire/plimsoll/agent/v1"
@@ -12,6 +13,9 @@ import (
 // bootGrace is how long after its creation a node may still be booting.
 const bootGrace = 10 * time.Minute
 
+// plannedNotes are the annotations that plans go by: how a pod is told to save its work, when it did so last, and what it asks of a GPU's driver.
+var plannedNotes = []string{"plimsoll.dev/checkpoint", "plimsoll.dev/checkpoint-seconds", "plimsoll.dev/checkpointed", "plimsoll.dev/min-compute", "plimsoll.dev/min-cuda", "plimsoll.dev/min-driver"}
+
 func podOf(p *corev1.Pod, workload string) *agentv1.Pod {
 	cpu, mem, gpu := podRequests(&p.Spec)
 	out := &agentv1.Pod{
@@ -19,6 +23,14 @@ func podOf(p *corev1.Pod, workload string) *agentv1.Pod {
 		CpuMilli: cpu, MemMib: mem, CreatedMs: p.CreationTimestamp.UnixMilli(), Labels: boundLabels(p.Labels),
 	}
 	out.Gpus, out.GpuMilli = podGPUs(p, gpu)
+	for _, key := range plannedNotes {
+		if v := p.Annotations[key]; v != "" {
+			if out.Notes == nil {
+				out.Notes = map[string]string{}
+			}
+			out.Notes[key] = strings.ToValidUTF8(v[:min(len(v), maxLabelValue)], "")
+		}
+	}
 	out.Phase, out.Reason = podPhase(p)
 	if p.Status.StartTime != nil {
 		out.StartedMs = p.Status.StartTime.UnixMilli()

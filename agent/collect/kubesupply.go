@@ -2,6 +2,7 @@ package collect
 
 import (
 	"cmp"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -37,6 +38,34 @@ type supplyLog struct {
 	order   []string         // of claims, oldest first
 	told    map[string]int64 // object and message, when
 	sinceMS int64            // events older than this are not news; 0 before the first look
+	notices map[string]int64 // nodes by name, when somebody gave notice that the cloud takes them back
+	first   map[string]int64 // nodes by uid, when a sign of the same was seen first
+}
+
+const (
+	noticeOldMS = 10 * 60_000 // after which a notice is forgotten
+	maxNotices  = 4096
+)
+
+// heard returns the notices that events gave, by node, with their time.
+func (l *supplyLog) heard(nowMS int64) map[string]int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.notices, func(_ string, at int64) bool { return nowMS-at > noticeOldMS })
+	return maps.Clone(l.notices)
+}
+
+// since is when this was asked first of a node.
+func (l *supplyLog) since(uid string, nowMS int64) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.first == nil || len(l.first) >= maxNotices {
+		l.first = map[string]int64{}
+	}
+	if _, ok := l.first[uid]; !ok {
+		l.first[uid] = nowMS
+	}
+	return l.first[uid]
 }
 
 // nodeClaim is what we read of Karpenter's request for a machine.
@@ -119,6 +148,12 @@ func (l *supplyLog) event(e *corev1.Event) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if supplyKind(e) == "interruption_notice" && len(l.notices) < maxNotices {
+		if l.notices == nil {
+			l.notices = map[string]int64{}
+		}
+		l.notices[e.InvolvedObject.Name] = eventMS(e)
+	}
 	if len(l.pending) < maxSupplyPending && l.fresh(e.UID, eventCount(e)) {
 		l.pending = append(l.pending, e)
 	}

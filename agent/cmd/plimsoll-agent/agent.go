@@ -89,6 +89,15 @@ func runAgent(ctx context.Context, cfg Config, role, node, version string, log *
 	if a.karpenter != nil && role == "controller" {
 		a.actor.UseProvisioner(a.karpenter)
 	}
+	var loops map[string]func(context.Context) error
+	if role == "controller" {
+		more, stop, err := a.gentle(cfg, parts, state)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		loops = more
+	}
 	spool.OnLost(a.lost)
 
 	stream := "controller"
@@ -115,13 +124,13 @@ func runAgent(ctx context.Context, cfg Config, role, node, version string, log *
 		defer stop()
 	}
 	log.Info("agent started", "role", role, "version", version, "mode", cfg.Mode, "epoch", spool.Epoch())
-	a.run(ctx, cancel, up)
+	a.run(ctx, cancel, up, loops)
 	log.Info("agent stopped")
 	return a.failure()
 }
 
-// run starts the three loops and waits for all of them.
-func (a *agent) run(ctx context.Context, cancel context.CancelFunc, up *uplink.Uplink) {
+// run starts the three loops, and more, and waits for all of them.
+func (a *agent) run(ctx context.Context, cancel context.CancelFunc, up *uplink.Uplink, more map[string]func(context.Context) error) {
 	var wg sync.WaitGroup
 	loop := func(name string, f func(context.Context) error) {
 		wg.Add(1)
@@ -138,6 +147,9 @@ func (a *agent) run(ctx context.Context, cancel context.CancelFunc, up *uplink.U
 	loop("uplink", up.Run)
 	if a.karpenter != nil {
 		loop("conflicts", a.watchConflicts(a.karpenter))
+	}
+	for name, f := range more {
+		loop(name, f)
 	}
 	wg.Wait()
 }

@@ -160,7 +160,7 @@ func handBack(ctx context.Context, cfg Config, log *slog.Logger) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, handBackTime)
 	defer cancel()
-	if cfg.Autoscalers.HPA.Mode == hpaBounds || !cfg.Autoscalers.Karpenter.Enabled {
+	if cfg.Autoscalers.HPA.Mode == hpaBounds || !cfg.Autoscalers.Karpenter.Enabled && !cfg.Drain.Enabled && !cfg.WarmPools.Enabled {
 		var n int
 		n, err = act.NewHPA(client.AutoscalingV2(), nil, 0).HandBack(ctx, cfg.Namespaces.Include)
 		log.Info("handed back", "horizontal_pod_autoscalers", n)
@@ -171,5 +171,5 @@ func handBack(ctx context.Context, cfg Config, log *slog.Logger) error {
 		n, kerr = k.HandBack(ctx)
 		log.Info("handed back", "nodepools_and_nodeoverlays", n)
 	}
-	return errors.Join(err, kerr)
+	return errors.Join(err, kerr, handBackRoom(ctx, cfg, client, log))
 }

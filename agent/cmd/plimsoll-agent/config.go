@@ -31,6 +31,8 @@ type Config struct {
 	Sources        Sources     `json:"sources"`        // where readings come from
 	MetricsAddress string      `json:"metricsAddress"` // host:port of /healthz /readyz /metrics; empty: none
 	Autoscalers    Autoscalers `json:"autoscalers"`    // Cluster Autoscaler, KEDA and HPAs
+	Drain          Drain       `json:"drain"`          // how machines are let go
+	WarmPools      WarmPools   `json:"warmPools"`      // room that is kept ready
 }
 
 // Namespaces filters workloads. An empty include means all.
@@ -176,6 +178,7 @@ func (c Config) WithDefaults() Config {
 		set(&c.Sources.PodMetrics[i].Path, "/metrics")
 	}
 	c.Autoscalers = c.Autoscalers.withDefaults()
+	c.Drain, c.WarmPools = c.Drain.withDefaults(), c.WarmPools.withDefaults()
 	return c
 }
 
@@ -212,7 +215,7 @@ func (c Config) Validate() error {
 		faults = append(faults, p.faults(n)...)
 	}
 	faults = append(faults, c.Autoscalers.faults(s.Kubernetes.Enabled)...)
-	return errors.Join(faults...)
+	return errors.Join(append(faults, c.gentleFaults()...)...)
 }
 
 func (p PodMetrics) faults(n int) []error {

@@ -25,6 +25,7 @@ type parts struct {
 	sources  []collect.Source // the first one is the cluster
 	actuator act.Actuator     // nil: nothing can be changed
 	rest     *rest.Config     // nil: no Kubernetes
+	kube     *collect.Kube    // nil: the same
 	hello    *agentv1.Hello
 	closers  []func()
 }
@@ -67,6 +68,12 @@ func build(cfg Config, role, node, version string, board *serve.Board, log *slog
 	if role == "controller" && cfg.Autoscalers.Karpenter.Enabled {
 		p.can("karpenter")
 	}
+	if role == "controller" && cfg.Drain.Enabled {
+		p.can("drain")
+	}
+	if role == "controller" && cfg.WarmPools.Enabled {
+		p.can("warm")
+	}
 	if role == "node" && cfg.Sources.PodResources.Socket != "" && (len(cfg.Sources.DCGMExporter) > 0 || cfg.Sources.DCGM.Mode != "off") {
 		if err := p.podResources(cfg, node, version, log); err != nil {
 			return nil, err
@@ -102,7 +109,7 @@ func (p *parts) kubernetes(cfg Config, version string, board *serve.Board, log *
 		return fmt.Errorf("kubernetes: %w", err)
 	}
 	p.closers = append(p.closers, source.Close)
-	p.sources = append(p.sources, source)
+	p.sources, p.kube = append(p.sources, source), source
 	if v, err := client.Discovery().ServerVersion(); err == nil {
 		p.hello.KubernetesVersion = v.GitVersion
 	} else {

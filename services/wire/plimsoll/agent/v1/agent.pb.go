@@ -315,7 +315,7 @@ type Hello struct {
 	Epoch             uint64   `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	AgentVersion      string   `protobuf:"bytes,3,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
 	KubernetesVersion string   `protobuf:"bytes,4,opt,name=kubernetes_version,json=kubernetesVersion,proto3" json:"kubernetes_version,omitempty"`
-	Capabilities      []string `protobuf:"bytes,5,rep,name=capabilities,proto3" json:"capabilities,omitempty"`                                     // closed set: "scale", "dcgm", "dcgm_exporter", "metrics_api", "pod_metrics", "sim", "keda", "expander"
+	Capabilities      []string `protobuf:"bytes,5,rep,name=capabilities,proto3" json:"capabilities,omitempty"`                                     // closed set: "scale", "dcgm", "dcgm_exporter", "metrics_api", "pod_metrics", "sim", "keda", "expander", "karpenter", "drain", "warm"
 	NowMs             int64    `protobuf:"varint,6,opt,name=now_ms,json=nowMs,proto3" json:"now_ms,omitempty"`                                     // the agent's clock, for skew
 	SimulatedClock    bool     `protobuf:"varint,7,opt,name=simulated_clock,json=simulatedClock,proto3" json:"simulated_clock,omitempty"`          // a replayed cluster: its time is data, not wall time
 	ClockSpeed        float64  `protobuf:"fixed64,8,opt,name=clock_speed,json=clockSpeed,proto3" json:"clock_speed,omitempty"`                     // 1 = real time
