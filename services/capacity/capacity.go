@@ -275,7 +275,8 @@ type Candidate struct {
 	HazardMilli   int64             `json:"hazard,omitempty"`    // interruptions expected per machine-hour
 	StockOutMilli int64             `json:"stock_out,omitempty"` // chance that a request now fails
 	BackoffUntil  time.Time         `json:"backoff_until,omitzero"`
-	Stock         *int64            `json:"stock,omitempty"`  // machines to be had; nil: no limit known
-	Labels        map[string]string `json:"labels,omitempty"` // of rules, that all running machines of its type have
+	Stock         *int64            `json:"stock,omitempty"`       // machines to be had; nil: no limit known
+	Reservation   string            `json:"reservation,omitempty"` // the cloud's names of those that its machines would be in, with commas
+	Labels        map[string]string `json:"labels,omitempty"`      // of rules, that all running machines of its type have
 	Taints        []string          `json:"taints,omitempty"`
 }

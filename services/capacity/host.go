@@ -310,5 +310,5 @@ func (p *Pod) packed(equal []Equivalence) (packing.Pod, error) {
 func (c *Candidate) packed(in *Input) packing.Offering {
 	k := c.kind()
 	return packing.Offering{Offering: c.Offering, Price: c.Price, CPUMilli: max(c.CPUMilli, 0), MemMiB: max(c.MemMiB, 0), GPUModel: c.GPUModel, GPUCount: c.GPUCount,
-		SharesGPUs: c.SharesGPUs, Arch: c.Arch, MaxPods: c.MaxPods, Stock: c.Stock, VCPU: c.VCPU, GPUMemMiB: c.GPUMemMiB, MIG: c.MIG, HazardMilli: min(c.HazardMilli, maxHazard), Taints: c.Taints, Labels: in.ruleLabels(&k)}
+		SharesGPUs: c.SharesGPUs, Arch: c.Arch, MaxPods: c.MaxPods, Stock: c.Stock, ReservationID: c.Reservation, VCPU: c.VCPU, GPUMemMiB: c.GPUMemMiB, MIG: c.MIG, HazardMilli: min(c.HazardMilli, maxHazard), Taints: c.Taints, Labels: in.ruleLabels(&k)}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -27,18 +28,19 @@ func (s *Server) registerKarpenter() {
 		auth.RoleAdmin, s.setKarpenter)
 	op(s, huma.Operation{OperationID: "get-karpenter-order", Method: http.MethodGet, Path: "/api/v1/clusters/{id}/karpenter/orders/{order}", Summary: "What the agent was told in one order, and what it found and made of each object", Tags: tags, Errors: []int{404}},
 		auth.RoleViewer, s.getKarpenterOrder)
-	op(s, huma.Operation{OperationID: "hand-back-karpenter", Method: http.MethodPost, Path: "/api/v1/clusters/{id}/karpenter/hand-back", Summary: "Take Plimsoll's NodePools and NodeOverlays away; pools with machines stay", Tags: tags, Errors: []int{404, 409}, DefaultStatus: http.StatusAccepted,
+	op(s, huma.Operation{OperationID: "hand-back-karpenter", Method: http.MethodPost, Path: "/api/v1/clusters/{id}/karpenter/hand-back", Summary: "Take Plimsoll's NodePools and NodeOverlays away; pools with machines stay, and pools of others say again what they said before", Tags: tags, Errors: []int{404, 409}, DefaultStatus: http.StatusAccepted,
 		Description: "Switch it off first. No machine goes: a pool that has machines is refused by the agent and stays as it was told last."}, auth.RoleAdmin, s.handBackKarpenter)
 }
 
 // KarpenterSettings are what the node pools of a cluster are made with.
 type KarpenterSettings struct {
-	Enabled        bool   `json:"enabled"`
-	ClassGroup     string `json:"class_group,omitempty" maxLength:"253" default:"karpenter.k8s.aws" doc:"API group of the node class"`
-	ClassKind      string `json:"class_kind,omitempty" maxLength:"63" default:"EC2NodeClass"`
-	ClassName      string `json:"class_name,omitempty" maxLength:"253" default:"default"`
-	ReservationKey string `json:"reservation_key,omitempty" maxLength:"317" doc:"node label that names a reservation; empty: reserved machines are left to Karpenter"`
-	Prices         bool   `json:"prices,omitempty" doc:"tell effective prices by NodeOverlays, an alpha feature of Karpenter"`
+	Enabled        bool     `json:"enabled"`
+	ClassGroup     string   `json:"class_group,omitempty" maxLength:"253" default:"karpenter.k8s.aws" doc:"API group of the node class"`
+	ClassKind      string   `json:"class_kind,omitempty" maxLength:"63" default:"EC2NodeClass"`
+	ClassName      string   `json:"class_name,omitempty" maxLength:"253" default:"default"`
+	ReservationKey string   `json:"reservation_key,omitempty" maxLength:"317" doc:"node label that names a reservation; empty: reserved machines are left to Karpenter"`
+	Prices         bool     `json:"prices,omitempty" doc:"tell effective prices by NodeOverlays, an alpha feature of Karpenter"`
+	Own            []string `json:"own,omitempty" maxItems:"50" doc:"NodePools of others that plans shall write: they come after all of ours and keep what they bring. The agent must allow it (autoscalers.karpenter.own). What they said before is kept, and said again once they are left out here or handed back"`
 }
 
 // KarpenterOrderSummary is what an agent was told at one time.
@@ -99,7 +101,7 @@ func (s *Server) getKarpenter(ctx context.Context, p auth.Principal, q *clusterO
 		}
 		k := work.Policy
 		b.Version, b.Stopped = k.Version, work.Why
-		b.Settings = KarpenterSettings{Enabled: k.Enabled, ClassGroup: k.ClassGroup, ClassKind: k.ClassKind, ClassName: k.ClassName, ReservationKey: k.ReservationKey, Prices: k.Prices}
+		b.Settings = KarpenterSettings{Enabled: k.Enabled, ClassGroup: k.ClassGroup, ClassKind: k.ClassKind, ClassName: k.ClassName, ReservationKey: k.ReservationKey, Prices: k.Prices, Own: k.Own}
 		b.Pools, b.Overlays = append(b.Pools, work.Pools...), append(b.Overlays, work.Overlays...)
 		orders, err := store.KarpenterOrders(ctx, tx, q.ID, 50)
 		for i := range orders {
@@ -122,11 +124,11 @@ func (s *Server) setKarpenter(ctx context.Context, p auth.Principal, q *setKarpe
 	k := q.Body.Settings
 	return nil, s.deps.DB.Tenant(ctx, p.Tenant, func(tx *store.Tx) error {
 		if err := store.SetKarpenterPolicy(ctx, tx, q.ID, store.KarpenterPolicy{Version: q.Body.Version, Enabled: k.Enabled, ClassGroup: k.ClassGroup, ClassKind: k.ClassKind, ClassName: k.ClassName,
-			ReservationKey: k.ReservationKey, Prices: k.Prices}, p.Actor()); err != nil {
+			ReservationKey: k.ReservationKey, Prices: k.Prices, Own: k.Own}, p.Actor()); err != nil {
 			return err
 		}
 		return store.Audit(ctx, tx, p.Actor(), "karpenter.set", "cluster:"+string(q.ID), map[string]string{"enabled": strconv.FormatBool(k.Enabled), "class": k.ClassGroup + "/" + k.ClassKind + "/" + k.ClassName,
-			"reservation_key": k.ReservationKey, "prices": strconv.FormatBool(k.Prices)})
+			"reservation_key": k.ReservationKey, "prices": strconv.FormatBool(k.Prices), "own": strings.Join(k.Own, ",")})
 	})
 }
 

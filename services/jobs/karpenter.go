@@ -85,7 +85,7 @@ func karpenterInput(in *capacity.Input, plan *capacity.Plan, work *store.Karpent
 	if err != nil {
 		return karpenter.Input{}, s, fmt.Errorf("put the plan into Karpenter's terms: %w", err)
 	}
-	k := karpenter.Input{Pods: b.Pods, Offerings: b.Offerings, New: b.New, Pools: work.Pools}
+	k := karpenter.Input{Pods: b.Pods, Offerings: b.Offerings, New: b.New, Pools: work.Pools, Owned: work.Policy.Own, Labels: newLabels(in, b)}
 	moves := map[string]bool{} // machines to let go that have pods; empty ones go by themselves
 	for _, d := range plan.Drain {
 		moves[d.Name] = len(d.Moves) > 0
@@ -119,6 +119,24 @@ func karpenterInput(in *capacity.Input, plan *capacity.Plan, work *store.Karpent
 		}
 	}
 	return k, s, nil
+}
+
+// newLabels are what new machines of each offering shall be labelled with: the candidates come first.
+func newLabels(in *capacity.Input, b *capacity.Purchase) []map[string]string {
+	out := make([]map[string]string, len(b.Offerings))
+	for i := range in.Candidates {
+		out[i] = in.Candidates[i].Labels
+	}
+	of := map[string]map[string]string{}
+	for i := range in.Nodes {
+		of[in.Nodes[i].Name] = in.Nodes[i].Labels
+	}
+	for _, r := range b.Running {
+		if r.Offering >= len(in.Candidates) {
+			out[r.Offering] = of[r.Name]
+		}
+	}
+	return out
 }
 
 // openOrder writes an order down if nothing has come between.

@@ -82,6 +82,9 @@ func loadCapacityInput(ctx context.Context, tx *Tx, book *market.PriceBook, clus
 	if err := c.offerings(ctx, tx); err != nil {
 		return nil, err
 	}
+	if err := c.reserved(ctx, tx); err != nil {
+		return nil, err
+	}
 	if err := c.rules(ctx, tx); err != nil {
 		return nil, err
 	}

@@ -35,6 +35,10 @@ const (
 	karpenterSilent = 2 * time.Minute
 	// maxActionSpec bounds what is kept of an object before and after, in bytes.
 	maxActionSpec = 64 << 10
+	// maxOwnedPools of others that one cluster's plans may write.
+	maxOwnedPools = 50
+	// ownPoolPrefix of the names of NodePools that are made for plans.
+	ownPoolPrefix = "plimsoll-"
 )
 
 // KarpenterPolicy says whether and how a cluster's capacity plans are carried out through Karpenter.
@@ -46,6 +50,7 @@ type KarpenterPolicy struct {
 	ClassName      string
 	ReservationKey string
 	Prices         bool
+	Own            []string // NodePools that others made and that plans shall write; the agent must allow it too
 	UpdatedBy      string
 	UpdatedAt      time.Time
 }
@@ -69,13 +74,26 @@ func (p *KarpenterPolicy) Validate() error {
 			return &fleet.Error{Code: fleet.CodeInvalid, Message: "a node class is named by API group, kind and name, a reservation by the key of a node label", Field: f.field}
 		}
 	}
+	if len(p.Own) > maxOwnedPools {
+		return &fleet.Error{Code: fleet.CodeInvalid, Message: fmt.Sprintf("at most %d pools of others are taken over", maxOwnedPools), Field: "body.own"}
+	}
+	for i, name := range p.Own {
+		switch {
+		case !objectName.MatchString(name):
+			return &fleet.Error{Code: fleet.CodeInvalid, Message: "a NodePool is named by lower-case letters, digits, dashes and dots", Field: "body.own"}
+		case strings.HasPrefix(name, ownPoolPrefix):
+			return &fleet.Error{Code: fleet.CodeInvalid, Message: "a pool of Plimsoll's making is its own already", Field: "body.own"}
+		case slices.Contains(p.Own[:i], name):
+			return &fleet.Error{Code: fleet.CodeInvalid, Message: "a pool is named twice", Field: "body.own"}
+		}
+	}
 	return nil
 }
 
 // KarpenterPolicyOf reads a cluster's; one with version 0 where there is none.
 func KarpenterPolicyOf(ctx context.Context, tx *Tx, cluster fleet.ClusterID) (p KarpenterPolicy, err error) {
-	err = tx.pgx.QueryRow(ctx, `SELECT version, enabled, class_group, class_kind, class_name, reservation_key, prices, updated_by, updated_at FROM karpenter_policy WHERE tenant_id = $1 AND cluster_id = $2`,
-		tx.Tenant, cluster).Scan(&p.Version, &p.Enabled, &p.ClassGroup, &p.ClassKind, &p.ClassName, &p.ReservationKey, &p.Prices, &p.UpdatedBy, &p.UpdatedAt)
+	err = tx.pgx.QueryRow(ctx, `SELECT version, enabled, class_group, class_kind, class_name, reservation_key, prices, own, updated_by, updated_at FROM karpenter_policy WHERE tenant_id = $1 AND cluster_id = $2`,
+		tx.Tenant, cluster).Scan(&p.Version, &p.Enabled, &p.ClassGroup, &p.ClassKind, &p.ClassName, &p.ReservationKey, &p.Prices, &p.Own, &p.UpdatedBy, &p.UpdatedAt)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return p, fmt.Errorf("load Karpenter policy: %w", err)
 	}
@@ -100,12 +118,16 @@ func SetKarpenterPolicy(ctx context.Context, tx *Tx, cluster fleet.ClusterID, p 
 			return fleet.Errorf(fleet.CodeConflict, "groups of clouds may be changed for this cluster, or are being changed: switch them off first")
 		}
 	}
+	own := slices.Clone(p.Own)
+	if slices.Sort(own); own == nil {
+		own = []string{}
+	}
 	tag, err := tx.pgx.Exec(ctx, `
-INSERT INTO karpenter_policy AS k (tenant_id, cluster_id, version, enabled, class_group, class_kind, class_name, reservation_key, prices, updated_by, updated_at)
-SELECT $1, $2, 1, $4, $5, $6, $7, $8, $9, $10, $11 WHERE $3 = 0 OR EXISTS (SELECT FROM karpenter_policy WHERE tenant_id = $1 AND cluster_id = $2)
+INSERT INTO karpenter_policy AS k (tenant_id, cluster_id, version, enabled, class_group, class_kind, class_name, reservation_key, prices, updated_by, updated_at, own)
+SELECT $1, $2, 1, $4, $5, $6, $7, $8, $9, $10, $11, $12 WHERE $3 = 0 OR EXISTS (SELECT FROM karpenter_policy WHERE tenant_id = $1 AND cluster_id = $2)
 ON CONFLICT (tenant_id, cluster_id) DO UPDATE SET version = k.version + 1, enabled = excluded.enabled, class_group = excluded.class_group, class_kind = excluded.class_kind,
-  class_name = excluded.class_name, reservation_key = excluded.reservation_key, prices = excluded.prices, updated_by = excluded.updated_by, updated_at = excluded.updated_at WHERE k.version = $3`,
-		tx.Tenant, cluster, p.Version, p.Enabled, p.ClassGroup, p.ClassKind, p.ClassName, p.ReservationKey, p.Prices, by, tx.Now)
+  class_name = excluded.class_name, reservation_key = excluded.reservation_key, prices = excluded.prices, own = excluded.own, updated_by = excluded.updated_by, updated_at = excluded.updated_at WHERE k.version = $3`,
+		tx.Tenant, cluster, p.Version, p.Enabled, p.ClassGroup, p.ClassKind, p.ClassName, p.ReservationKey, p.Prices, by, tx.Now, own)
 	if err != nil {
 		return fmt.Errorf("save Karpenter policy: %w", err)
 	}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -107,64 +108,91 @@ func isCapacityAction(id string) bool {
 	return strings.HasPrefix(id, "pool/") || strings.HasPrefix(id, "overlay/")
 }
 
-// ApplyCapacityResults records what the agent made of Karpenter's objects: by the newest order that the plan's generation may carry. An action that is answered stays as it is:
-// results may come twice. A result that comes after the order's time, or after it was withdrawn, is still what happened. It returns the orders that changed.
-func ApplyCapacityResults(ctx context.Context, tx *Tx, cluster fleet.ClusterID, results []ActionResult) (orders []string, err error) {
-	locked, done := false, int64(0)
-	seen := map[string]bool{}
-	for _, r := range results {
+// capacityResults are results about objects of Karpenter, by column.
+type capacityResults struct {
+	generations                                               []int64
+	actions, outcomes, codes, details, before, after, writers []string // writers: JSON
+	at                                                        []time.Time
+}
+
+func capacityColumns(results []ActionResult) (c capacityResults, err error) {
+	for i := range results {
+		r := &results[i]
 		if !isCapacityAction(string(r.Decision)) || r.Outcome != "applied" && r.Outcome != "already" && r.Outcome != "refused" && r.Outcome != "failed" {
 			continue
 		}
-		if !locked {
-			if err := lockCluster(ctx, tx, cluster); err != nil {
-				return nil, err
-			}
-			locked = true
-		}
-		writers := r.Writers
-		if writers == nil {
-			writers = []string{}
-		}
-		var order string
-		var absent bool
-		err := tx.pgx.QueryRow(ctx, `
-UPDATE karpenter_action SET outcome = $5, code = $6, detail = $7, before_spec = $8, after_spec = $9, writers = $10, answered_at = $11
-WHERE tenant_id = $1 AND action_id = $4 AND outcome IS NULL
-  AND order_id = (SELECT id FROM karpenter_order WHERE tenant_id = $1 AND cluster_id = $2 AND generation <= $3 ORDER BY generation DESC LIMIT 1)
-RETURNING order_id::text, absent`, tx.Tenant, cluster, r.Generation, string(r.Decision), r.Outcome, r.Code, r.Detail, r.BeforeSpec, r.AfterSpec, writers, r.At).Scan(&order, &absent)
-		if errors.Is(err, pgx.ErrNoRows) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("record capacity result: %w", err)
-		}
-		if !seen[order] {
-			seen[order] = true
-			orders = append(orders, order)
-		}
-		if r.Outcome != "applied" && r.Outcome != "already" {
-			continue
-		}
-		done = max(done, r.Generation)
-		if absent {
-			if _, err := tx.pgx.Exec(ctx, `DELETE FROM karpenter_object WHERE tenant_id = $1 AND cluster_id = $2 AND key = $3`, tx.Tenant, cluster, string(r.Decision)); err != nil {
-				return nil, fmt.Errorf("forget object: %w", err)
+		writers := []byte("[]")
+		if len(r.Writers) > 0 {
+			if writers, err = json.Marshal(r.Writers); err != nil {
+				return c, fmt.Errorf("encode writers: %w", err)
 			}
 		}
+		c.generations, c.actions, c.outcomes, c.codes = append(c.generations, r.Generation), append(c.actions, string(r.Decision)), append(c.outcomes, r.Outcome), append(c.codes, r.Code)
+		c.details, c.before, c.after = append(c.details, r.Detail), append(c.before, r.BeforeSpec), append(c.after, r.AfterSpec)
+		c.writers, c.at = append(c.writers, string(writers)), append(c.at, r.At)
 	}
-	for _, order := range orders {
-		if _, err := tx.pgx.Exec(ctx, `
+	return c, nil
+}
+
+// ApplyCapacityResults records what the agent made of Karpenter's objects: by the newest order that the plan's generation may carry. An action that is answered stays as it is:
+// results may come twice, and of two about one action the first counts. A result that comes after the order's time, or after it was withdrawn, is still what happened. It takes
+// as many statements for one result as for hundreds. It returns the orders that changed.
+func ApplyCapacityResults(ctx context.Context, tx *Tx, cluster fleet.ClusterID, results []ActionResult) (orders []string, err error) {
+	c, err := capacityColumns(results)
+	if err != nil || len(c.actions) == 0 {
+		return nil, err
+	}
+	if err := lockCluster(ctx, tx, cluster); err != nil {
+		return nil, err
+	}
+	var done int64
+	if orders, done, err = recordCapacity(ctx, tx, cluster, &c); err != nil || len(orders) == 0 {
+		return nil, err
+	}
+	b := &pgx.Batch{}
+	b.Queue(`
 UPDATE karpenter_order o SET closed_at = $3, state = CASE WHEN a.good = a.n THEN 'applied' WHEN a.good > 0 THEN 'partial' ELSE 'refused' END
-FROM (SELECT count(*) AS n, count(*) FILTER (WHERE outcome IN ('applied', 'already')) AS good, count(*) FILTER (WHERE outcome IS NULL) AS waits FROM karpenter_action WHERE tenant_id = $1 AND order_id = $2) a
-WHERE o.tenant_id = $1 AND o.id = $2 AND o.state = 'open' AND a.waits = 0`, tx.Tenant, order, tx.Now); err != nil {
-			return nil, fmt.Errorf("close order: %w", err)
-		}
-	}
+FROM (SELECT order_id, count(*) AS n, count(*) FILTER (WHERE outcome IN ('applied', 'already')) AS good, count(*) FILTER (WHERE outcome IS NULL) AS waits
+  FROM karpenter_action WHERE tenant_id = $1 AND order_id = ANY ($2::uuid[]) GROUP BY order_id) a
+WHERE o.tenant_id = $1 AND o.id = a.order_id AND o.state = 'open' AND a.waits = 0`, tx.Tenant, orders, tx.Now)
 	if done > 0 {
-		if _, err := tx.pgx.Exec(ctx, `UPDATE cluster SET applied_generation = $3 WHERE tenant_id = $1 AND id = $2 AND applied_generation < $3 AND $3 <= generation`, tx.Tenant, cluster, done); err != nil {
-			return nil, fmt.Errorf("record applied generation: %w", err)
-		}
+		b.Queue(`UPDATE cluster SET applied_generation = $3 WHERE tenant_id = $1 AND id = $2 AND applied_generation < $3 AND $3 <= generation`, tx.Tenant, cluster, done)
+	}
+	if err := tx.pgx.SendBatch(ctx, b).Close(); err != nil {
+		return nil, fmt.Errorf("close orders: %w", err)
 	}
 	return orders, nil
+}
+
+// recordCapacity writes the answers down, and forgets the objects that are gone. done is the newest generation of which something was carried out.
+func recordCapacity(ctx context.Context, tx *Tx, cluster fleet.ClusterID, c *capacityResults) (orders []string, done int64, err error) {
+	rows, err := tx.pgx.Query(ctx, `
+WITH told AS (
+  SELECT u.*, (SELECT id FROM karpenter_order WHERE tenant_id = $1 AND cluster_id = $2 AND generation <= u.generation ORDER BY generation DESC LIMIT 1) AS order_id
+  FROM unnest($3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::timestamptz[])
+    WITH ORDINALITY AS u(generation, action, outcome, code, detail, before, after, writers, at, n)
+), one AS (
+  SELECT DISTINCT ON (order_id, action) * FROM told ORDER BY order_id, action, n
+), done AS (
+  UPDATE karpenter_action a SET outcome = one.outcome, code = one.code, detail = one.detail, before_spec = one.before, after_spec = one.after,
+    writers = ARRAY (SELECT jsonb_array_elements_text(one.writers::jsonb)), answered_at = one.at
+  FROM one WHERE a.tenant_id = $1 AND a.order_id = one.order_id AND a.action_id = one.action AND a.outcome IS NULL
+  RETURNING a.order_id, a.action_id, a.absent, one.generation, one.outcome IN ('applied', 'already') AS good
+), gone AS (
+  DELETE FROM karpenter_object WHERE tenant_id = $1 AND cluster_id = $2 AND key IN (SELECT action_id FROM done WHERE absent AND good)
+)
+SELECT order_id::text, coalesce(max(generation) FILTER (WHERE good), 0) FROM done GROUP BY order_id ORDER BY order_id`,
+		tx.Tenant, cluster, c.generations, c.actions, c.outcomes, c.codes, c.details, c.before, c.after, c.writers, c.at)
+	if err != nil {
+		return nil, 0, fmt.Errorf("record capacity results: %w", err)
+	}
+	var order string
+	var newest int64
+	if _, err := pgx.ForEachRow(rows, []any{&order, &newest}, func() error {
+		orders, done = append(orders, order), max(done, newest)
+		return nil
+	}); err != nil {
+		return nil, 0, fmt.Errorf("record capacity results: %w", err)
+	}
+	return orders, done, nil
 }
