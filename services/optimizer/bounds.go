@@ -17,9 +17,21 @@ func (g *deciding) bounds() {
 		if b := g.d.Reasons[g.bound].Code; b != ReasonNoSignal && b != ReasonPartialSignal {
 			g.hold(Reason{Code: ReasonPartialSignal, Signal: g.worst.name, Numbers: g.darkness()})
 		}
+	case g.count > p.Max && g.share != nil && p.Max < g.share.Max:
+		g.settle(Reason{Code: ReasonServiceMax, From: g.count, To: p.Max, Numbers: map[string]float64{"max": float64(p.Max), "policy_max": float64(g.share.Max)}})
 	case g.count > p.Max:
 		g.settle(Reason{Code: ReasonMax, From: g.count, To: p.Max, Numbers: map[string]float64{"max": float64(p.Max)}})
+	case g.count < p.Min && p.Min > g.ownMin():
+		g.settle(Reason{Code: ReasonServiceMin, From: g.count, To: p.Min, Numbers: map[string]float64{"min": float64(p.Min), "policy_min": float64(g.ownMin())}})
 	case g.count < p.Min:
 		g.settle(Reason{Code: ReasonMin, From: g.count, To: p.Min, Numbers: map[string]float64{"min": float64(p.Min)}})
 	}
+}
+
+// ownMin is the minimum of the policy itself, whatever a service makes of it.
+func (g *deciding) ownMin() int {
+	if g.share != nil {
+		return g.share.Min
+	}
+	return g.policy.Min
 }

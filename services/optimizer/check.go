@@ -104,8 +104,12 @@ func (c *checker) decision(d *Decision, in *Input, w *fleet.WorkloadState, b Bin
 	default:
 		c.say("outcome", "outcome %q from %d to %d", d.Outcome, d.From, d.Target)
 	}
-	if d.Target != d.From && (d.Target > p.Max || d.Target < p.Min) {
-		c.say("bounds", "target %d is outside %d to %d", d.Target, p.Min, p.Max)
+	least := p.Min
+	if b.Share != nil { // money may keep it from its part of a service, never from the policy's own floor
+		least = b.Share.Min
+	}
+	if d.Target != d.From && (d.Target > p.Max || d.Target < least) {
+		c.say("bounds", "target %d is outside %d to %d", d.Target, least, p.Max)
 	}
 	if s.Frozen && d.Target != d.From {
 		c.say("frozen", "target changes from %d to %d while frozen", d.From, d.Target)

@@ -41,7 +41,7 @@ func Decide(in Input) (Plan, error) {
 			continue
 		}
 		p := b.Policy.WithDefaults()
-		d, m := g.decide(&s, w, &p, b.Version, in.Memory[w.Workload.ID], in.forecast(w.Workload.ID), nil)
+		d, m := g.decide(&s, w, &p, &b, in.Memory[w.Workload.ID], in.forecast(w.Workload.ID), nil)
 		plan.Decisions = append(plan.Decisions, d)
 		plan.Memory[w.Workload.ID] = m
 		if p.PlanTTLSeconds > 0 && (ttl == 0 || p.PlanTTLSeconds < ttl) {
@@ -75,7 +75,7 @@ func (plan *Plan) afford(in *Input, g *deciding) {
 		}
 		b := in.Policies[id]
 		p := b.Policy.WithDefaults()
-		plan.Decisions[i], plan.Memory[id] = g.decide(s, states[id], &p, b.Version, in.Memory[id], in.forecast(id), &l)
+		plan.Decisions[i], plan.Memory[id] = g.decide(s, states[id], &p, &b, in.Memory[id], in.forecast(id), &l)
 	}
 }
 

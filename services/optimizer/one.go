@@ -12,6 +12,7 @@ type deciding struct {
 	snap   *fleet.Snapshot
 	state  *fleet.WorkloadState
 	policy *Policy
+	share  *Share // nil: it is no part of a service
 	// forecast for an SLO rule; nil: there is none
 	forecast *Forecast
 	limited  *spendLimit // what budgets leave; nil: they do not speak
@@ -32,12 +33,12 @@ type deciding struct {
 	load  float64 // replicas that would be just full by the rule with the largest need; 0: not known
 }
 
-// decide decides on one workload. p has its defaults. g is only a place to work in: nothing of what was in it counts.
-func (g *deciding) decide(snap *fleet.Snapshot, w *fleet.WorkloadState, p *Policy, version int, m Memory, f *Forecast, limit *spendLimit) (Decision, Memory) {
-	*g = deciding{snap: snap, state: w, policy: p, memory: m, forecast: f, limited: limit}
+// decide decides on one workload. p is b's policy with its defaults. g is only a place to work in: nothing of what was in it counts.
+func (g *deciding) decide(snap *fleet.Snapshot, w *fleet.WorkloadState, p *Policy, b *Binding, m Memory, f *Forecast, limit *spendLimit) (Decision, Memory) {
+	*g = deciding{snap: snap, state: w, policy: p, share: b.Share, memory: m, forecast: f, limited: limit}
 	g.d = Decision{
 		At: snap.Now, Workload: w.Workload.ID, Key: w.Workload.Key, From: w.Replicas, Ready: w.Ready, Needed: w.Replicas,
-		Min: p.Min, Max: p.Max, Mode: fleet.Stricter(snap.Mode, p.Mode), Policy: version,
+		Min: g.ownMin(), Max: p.Max, Mode: fleet.Stricter(snap.Mode, p.Mode), Policy: b.Version,
 		Reasons: make([]Reason, 0, 6), Inputs: make([]SignalInput, 0, 6), Alternatives: []Alternative{},
 	}
 	g.count = w.Replicas
@@ -83,8 +84,8 @@ func (g *deciding) settleCount() {
 			r.Until, needed["age_seconds"] = &until, math.Max(0, g.snap.Now.Sub(writer.At).Seconds())
 		}
 		g.hold(r)
-	case g.d.From == 0 && g.policy.Min > 0:
-		needed["min"] = float64(g.policy.Min)
+	case g.d.From == 0 && g.ownMin() > 0:
+		needed["min"] = float64(g.ownMin())
 		g.hold(Reason{Code: ReasonZeroReplicas, Numbers: needed})
 	default:
 		if !g.longTail() {

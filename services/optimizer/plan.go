@@ -23,6 +23,15 @@ type Input struct {
 type Binding struct {
 	Version int
 	Policy  Policy
+	// Share: the workload is one cluster's part of a service, and Policy's bounds are narrowed to it. nil: it is not.
+	Share *Share `json:",omitempty"`
+}
+
+// Share names the service that bounds a workload, and the bounds of the policy itself: budgets and a count that somebody set to zero go by those.
+type Share struct {
+	Service string `json:"service"`
+	Min     int    `json:"min"`
+	Max     int    `json:"max"`
 }
 
 // Outcome is what a decision does to the replica count.
@@ -60,9 +69,9 @@ type Decision struct {
 	Ready    int              `json:"ready"`
 	Needed   int              `json:"needed"` // what the signals alone ask for; equals From when no signal can be used
 	Target   int              `json:"target"` // after damping, bounds and guards
-	Min      int              `json:"min"`
-	Max      int              `json:"max"`
-	Mode     fleet.Mode       `json:"mode"` // the stricter of cluster and policy
+	Min      int              `json:"min"`    // of the policy
+	Max      int              `json:"max"`    // of the policy, or the part of its service if that is less
+	Mode     fleet.Mode       `json:"mode"`   // the stricter of cluster and policy
 	Binding  ReasonCode       `json:"binding"`
 	Reasons  []Reason         `json:"reasons"` // at least one; in the order in which they were applied
 	Inputs   []SignalInput    `json:"inputs"`
@@ -142,6 +151,8 @@ const (
 	ReasonLongTail        ReasonCode = "long_tail" // queue empty and use low for long: to the floor
 	ReasonMin             ReasonCode = "min_replicas"
 	ReasonMax             ReasonCode = "max_replicas" // capped: the need is larger
+	ReasonServiceMin      ReasonCode = "service_min"  // raised to its part of a service that runs in several clusters
+	ReasonServiceMax      ReasonCode = "service_max"  // held to it: the rest is ready in other clusters
 	ReasonFrozen          ReasonCode = "frozen"
 	ReasonConflict        ReasonCode = "conflict" // another controller writes the same field: yield
 	ReasonNotScalable     ReasonCode = "not_scalable"

@@ -52,6 +52,8 @@ export const REASON_CODES = [
   "long_tail",
   "min_replicas",
   "max_replicas",
+  "service_min",
+  "service_max",
   "budget",
   "budget_over",
   "budget_grace",

@@ -60,6 +60,8 @@ const NUMBERS: Record<string, Record<string, number>> = {
   long_tail: { quiet_seconds: 1800, use: 0.05, use_ratio: 0.2 },
   min_replicas: { min: 2 },
   max_replicas: { max: 24 },
+  service_min: { min: 6, policy_min: 1 },
+  service_max: { max: 4, policy_max: 20 },
   frozen: { needed: 15 },
   conflict: { needed: 15, age_seconds: 40 },
   zero_replicas: { needed: 0, min: 1 },

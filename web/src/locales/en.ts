@@ -596,6 +596,8 @@ export const en = {
     long_tail: "Idle for long",
     min_replicas: "At minimum",
     max_replicas: "At maximum",
+    service_min: "Part of a service",
+    service_max: "Part of a service",
     budget: "Budget",
     budget_over: "Budget spent",
     budget_grace: "Past the budget",
@@ -662,6 +664,9 @@ export const en = {
       "Nothing has waited and use was {{use}} for {{quiet}}, under {{useRatio}}. It goes to its floor of {{to}}.",
     min_replicas: "The policy's minimum is {{minReplicas}}.",
     max_replicas: "The policy's maximum is {{maxReplicas}}; {{from}} would be needed.",
+    service_min: "Its part of a service that runs in several clusters is {{minReplicas}}.",
+    service_max:
+      "Its part of a service that runs in several clusters is {{maxReplicas}}: what stands in for the rest is ready elsewhere.",
     budget:
       "The budget allows {{allowedHour}} an hour, {{rateHour}} are in use: of the {{wanted}} replicas wanted it pays for {{to}}.",
     budget_over:
@@ -705,9 +710,14 @@ export const en = {
     },
     resource: { cpu: "CPU", memory: "Memory", gpu: "GPU" },
     idleLabel: "Idle cost",
-    idle: { separate: "Separate", shared: "Shared", even: "Evenly" },
+    idle: { separate: "Separate", shared: "Shared", even: "Evenly", machine: "By machine" },
     idleHint:
-      "Separate shows capacity that nobody held as a line of its own. Shared spreads it over those who used the nodes, by what each pays; evenly, in equal parts.",
+      "Separate shows capacity that nobody held as a line of its own. Shared spreads it over those who used the cluster's nodes, by what each pays; evenly, in equal parts; by machine, over those who were on the node that was idle.",
+    basisLabel: "Price",
+    basis: { effective: "Effective", contracted: "Contracted", list: "List" },
+    basisHint:
+      "Effective is what is borne, after commitments. Contracted is your own or the Spot price before commitments. List is the price on demand for the same time.",
+    basisUnknown: "{{amount}} of this were costed before list and contracted prices were kept, and stand at the effective price.",
     series: "Cost over time",
     perDay: "per day",
     table: "Who bears it",
