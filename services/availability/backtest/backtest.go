@@ -36,11 +36,15 @@ const (
 	ByClimate     = "climatology"        // the frequency of the zone so far
 	ByBands       = "bands, by letter"   // the published monthly interruption share as a rate
 	ByFittedBands = "bands, fitted"      // per band, the frequency in the fitting part: the best a band can say
+	ByEWMA        = "EWMA hazard, 6 h"   // changes over hours in the state, each offering alone, halved after 6 hours
+	BySlowEWMA    = "EWMA hazard, 72 h"  // the same, halved after three days
 )
+
+const forecasters = 9
 
 // Forecasters lists them.
 func Forecasters() []string {
-	return []string{ByModel, ByPersistence, ByLastHour, ByFrequency, ByClimate, ByBands, ByFittedBands}
+	return []string{ByModel, ByPersistence, ByLastHour, ByFrequency, ByClimate, ByBands, ByFittedBands, ByEWMA, BySlowEWMA}
 }
 
 const (
@@ -65,7 +69,7 @@ type sample struct {
 	there    bool
 	band     int
 	fit      bool
-	p        [7]float64 // in the order of Forecasters
+	p        [forecasters]float64 // in the order of Forecasters
 }
 
 // run walks all campaigns, each with a model of its own that starts from the prior.
@@ -89,6 +93,7 @@ type cursor struct {
 	climate  map[Target]*frequency
 	pending  []waiting
 	hadLast  int // value at the last look
+	ewma     [2]*ewma
 }
 
 type frequency struct{ hits, n float64 }
@@ -106,7 +111,7 @@ func walk(t *Trace, campaign int, o Options, out []sample) []sample {
 	model := availability.New(o.Params)
 	var cursors []*cursor
 	for _, s := range t.campaigns[campaign].series {
-		cursors = append(cursors, &cursor{s: s, next: s.start, lastLook: -1, climate: map[Target]*frequency{}})
+		cursors = append(cursors, &cursor{s: s, next: s.start, lastLook: -1, climate: map[Target]*frequency{}, ewma: [2]*ewma{newEWMA(6), newEWMA(72)}})
 	}
 	events := make([]availability.Event, 0, len(cursors))
 	var now []*cursor
@@ -173,6 +178,9 @@ func (c *cursor) feed(events []availability.Event, k int, at time.Time) []availa
 		add(availability.KindRunning, 0, 0)
 	}
 	there := c.s.there(k)
+	for _, e := range c.ewma {
+		e.look(at, there)
+	}
 	switch {
 	case there && (c.s.probe || v > before):
 		add(availability.KindHad, 0, 0)
@@ -190,7 +198,7 @@ func (c *cursor) attempt(m *availability.Model, campaign, k int, at time.Time, o
 	share := availability.InterruptionShare(c.s.offering.Cloud, c.s.offering.InstanceType)
 	f := c.frequency(TargetAttempt)
 	x := sample{target: TargetAttempt, campaign: campaign, truth: truth, there: before > 0, band: bandOf(share), fit: inside(o.Fit, at),
-		p: [7]float64{s.AvailableNow, before, before, 0, f.value(), 1 - share, 0}}
+		p: [forecasters]float64{s.AvailableNow, before, before, 0, f.value(), 1 - share, 0, c.ewma[0].attempt(at.Sub(c.ewma[0].at)), c.ewma[1].attempt(at.Sub(c.ewma[1].at))}}
 	f.hits += truth
 	f.n++
 	return x
@@ -210,22 +218,22 @@ func (c *cursor) ask(m *availability.Model, campaign int, at time.Time, o Option
 	share := availability.InterruptionShare(c.s.offering.Cloud, c.s.offering.InstanceType)
 	lastAny, lastAll := c.s.behind(k)
 	x := sample{campaign: campaign, there: there, band: bandOf(share), fit: inside(o.Fit, at)}
-	put := func(target Target, truth float64, p [7]float64) {
+	put := func(target Target, truth float64, p [forecasters]float64) {
 		x.target, x.truth, x.p = target, truth, p
 		p[4] = c.frequency(target).value()
 		x.p = p
 		out = append(out, x)
 		c.pending = append(c.pending, waiting{at.Add(horizon), target, truth})
 	}
-	put(TargetAvailable, found, [7]float64{s.AvailableNextHour, one(there), lastAny, 0, 0, 1 - share, 0})
+	put(TargetAvailable, found, [forecasters]float64{s.AvailableNextHour, one(there), lastAny, 0, 0, 1 - share, 0, c.ewma[0].found(c.s.gap), c.ewma[1].found(c.s.gap)})
 	if !there {
-		put(TargetReturns, found, [7]float64{s.AvailableNextHour, 0, lastAny, 0, 0, 1 - share, 0})
+		put(TargetReturns, found, [forecasters]float64{s.AvailableNextHour, 0, lastAny, 0, 0, 1 - share, 0, c.ewma[0].found(c.s.gap), c.ewma[1].found(c.s.gap)})
 	}
 	if v == 0 {
 		return out
 	}
 	x.there = true
-	put(TargetSurvives, least/float64(v), [7]float64{s.SurvivesNextHour, 1, lastAll, 0, 0, math.Pow(1-share, 1/hoursOfMonth), 0})
+	put(TargetSurvives, least/float64(v), [forecasters]float64{s.SurvivesNextHour, 1, lastAll, 0, 0, math.Pow(1-share, 1/hoursOfMonth), 0, c.ewma[0].survives(1), c.ewma[1].survives(1)})
 	return out
 }
 

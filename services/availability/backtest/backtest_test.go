@@ -248,4 +248,34 @@ func TestOnPublicTraces(t *testing.T) {
 	if !r.Beats || r.BadCount != 0 {
 		t.Errorf("beats %v, bad rows %d, figures %+v", r.Beats, r.BadCount, r.All)
 	}
+	for _, x := range r.All { // the figures of docs/availability.md
+		best := math.Inf(1)
+		for _, s := range x.Scores {
+			t.Logf("%-9s n %d, %-18s Brier %.4f, log %.4f", x.Target, x.N, s.Forecaster, s.Score, s.Log)
+			if s.Forecaster == ByEWMA || s.Forecaster == BySlowEWMA {
+				best = min(best, s.Log)
+			}
+		}
+		if x.Target != TargetAttempt && x.Scores[0].Log >= best { // of the next look a plain hazard says as much
+			t.Errorf("%s: the model's log score is %.4f, that of a plain hazard %.4f", x.Target, x.Scores[0].Log, best)
+		}
+	}
+}
+
+func TestAPlainHazardForgetsAndIsNeverCertain(t *testing.T) {
+	t.Parallel()
+	e := newEWMA(6)
+	at := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
+	for range 48 { // there, gone and there again by the hour
+		at = at.Add(30 * time.Minute)
+		e.look(at, e.at.IsZero() || !e.there)
+	}
+	restless := e.survives(1)
+	for range 96 {
+		at = at.Add(30 * time.Minute)
+		e.look(at, true)
+	}
+	if calm := e.survives(1); restless > 0.4 || calm < 0.8 || calm >= 1 {
+		t.Errorf("survives %.3f after a restless day, %.3f after two calm ones", restless, calm)
+	}
 }

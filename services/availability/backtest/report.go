@@ -41,6 +41,7 @@ type Result struct {
 type Brier struct {
 	Forecaster string  `json:"forecaster"`
 	Score      float64 `json:"score"`
+	Log        float64 `json:"log" doc:"mean negative logarithm of what was said of what came true, in nats; probabilities count as 0.002 to 0.998"`
 }
 
 // Bin is one line of the reliability table: of the times the model said about Mean, Observed came true.
@@ -123,10 +124,14 @@ func results(all []sample, campaign int) []Result {
 	return out
 }
 
+// unsure bounds what anybody is taken to have said, so that one who was sure and wrong does not cost everything.
+const unsure = 0.002
+
 type adder struct {
 	n     int
 	truth float64
-	brier [7]float64
+	brier [forecasters]float64
+	log   [forecasters]float64
 	bins  []Bin
 }
 
@@ -135,6 +140,8 @@ func (a *adder) add(s *sample) {
 	a.truth += s.truth
 	for i, p := range s.p {
 		a.brier[i] += s.truth*(1-p)*(1-p) + (1-s.truth)*p*p
+		q := min(max(p, unsure), 1-unsure)
+		a.log[i] -= s.truth*math.Log(q) + (1-s.truth)*math.Log(1-q)
 	}
 	b := &a.bins[min(int(s.p[0]*10), 9)]
 	b.N++
@@ -146,7 +153,7 @@ func (a *adder) result(t Target) Result {
 	n := float64(a.n)
 	r := Result{Target: t, N: a.n, Observed: a.truth / n}
 	for i, name := range Forecasters() {
-		r.Scores = append(r.Scores, Brier{name, a.brier[i] / n})
+		r.Scores = append(r.Scores, Brier{name, a.brier[i] / n, a.log[i] / n})
 	}
 	for i, b := range a.bins {
 		if b.N == 0 {

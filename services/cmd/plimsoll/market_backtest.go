@@ -130,6 +130,20 @@ func printBacktest(w io.Writer, r backtest.Report) error {
 		line(string(x.Target), x)
 	}
 	_ = tw.Flush()
+	fmt.Fprint(w, "\nLog scores (nats, lower is better):\n\n")
+	fmt.Fprint(tw, "question\tn\t")
+	for _, f := range backtest.Forecasters() {
+		fmt.Fprintf(tw, "%s\t", f)
+	}
+	fmt.Fprintln(tw)
+	for _, x := range r.All {
+		fmt.Fprintf(tw, "%s\t%d\t", x.Target, x.N)
+		for _, s := range x.Scores {
+			fmt.Fprintf(tw, "%.4f\t", s.Log)
+		}
+		fmt.Fprintln(tw)
+	}
+	_ = tw.Flush()
 	for _, x := range r.All {
 		if x.Target == backtest.TargetAttempt {
 			continue
