@@ -115,6 +115,38 @@ readinessProbe:
   verbs: [get, list, create, update, patch, delete]
 {{- end -}}
 
+{{- /* Whether the agent lets machines go: "true", or nothing. */ -}}
+{{- define "agent.drains" -}}
+{{- if and .Values.drain.enabled (has .Values.mode (list "approve" "enforce")) }}
+{{- if ne .Values.rbac.scope "cluster" }}{{ fail "drain.enabled needs rbac.scope cluster: the pods of a machine are of all namespaces" }}{{ end -}}
+true{{ end -}}
+{{- end -}}
+
+{{- /* Whether the agent keeps room ready: "true", or nothing. */ -}}
+{{- define "agent.keepsRoom" -}}
+{{- if and .Values.warmPools.enabled (has .Values.mode (list "approve" "enforce")) }}true{{ end -}}
+{{- end -}}
+
+{{- define "agent.warmClass" -}}
+{{ include "agent.name" . }}-warm
+{{- end -}}
+
+{{- define "agent.rules.warm" -}}
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [get, list, create, update, delete]
+{{- end -}}
+
+{{- /* The part of the configuration about letting go and keeping ready. */ -}}
+{{- define "agent.config.gentle" -}}
+{{- if include "agent.drains" . }}
+drain: {enabled: true, onNotice: {{ quote .Values.drain.onNotice }}, onOthers: {{ quote .Values.drain.onOthers }}}
+{{- end }}
+{{- if include "agent.keepsRoom" . }}
+warmPools: {enabled: true, namespace: {{ .Release.Namespace }}, priorityClass: {{ include "agent.warmClass" . }}, image: {{ quote .Values.warmPools.image }}, max: {{ .Values.warmPools.max }}}
+{{- end }}
+{{- end -}}
+
 {{- define "agent.secretVolumes" -}}
 - name: install
   secret:
