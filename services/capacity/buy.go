@@ -51,11 +51,15 @@ func Buy(in *Input, p *Plan) (*Purchase, error) {
 		o := c.packed(in)
 		n := runs[c.Offering]
 		switch {
-		case c.BackoffUntil.After(in.Now), c.StockOutMilli > most, in.Policy.NoSpot && c.Offering.Purchase == fleet.PurchaseSpot:
+		case c.BackoffUntil.After(in.Now), c.Belief == nil && c.StockOutMilli > most, in.Policy.NoSpot && c.Offering.Purchase == fleet.PurchaseSpot:
 			o.Stock = &n
 		case c.Stock != nil:
 			n += max(*c.Stock, 0)
 			o.Stock = &n
+		}
+		if most := runs[c.Offering]; c.Ask != nil && (o.Stock == nil || *o.Stock > most+*c.Ask) {
+			most += *c.Ask
+			o.Stock = &most
 		}
 		out.Offerings = append(out.Offerings, o)
 	}

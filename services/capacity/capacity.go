@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"plimsoll.dev/services/fleet"
+	"plimsoll.dev/services/optimizer/procure"
 	"plimsoll.dev/services/packing"
 )
 
@@ -63,6 +64,7 @@ type Policy struct {
 	MinAgeSec     int64          `json:"min_age_sec,omitempty"`     // a younger machine is left alone. Default 600
 	RampSec       int64          `json:"ramp_sec,omitempty"`        // a pod that is ready for less is left alone. Default 300
 	MaxMovedMilli int64          `json:"max_moved_milli,omitempty"` // of a workload's replicas, one at least. Default 250
+	InsureMilli   int64          `json:"insure_milli,omitempty"`    // thousandths of the machines in use that shall survive the loss of the largest Spot pool, by machines on demand beside it. Default 0: none
 	MaxStockOut   int64          `json:"max_stock_out,omitempty"`   // thousandths: an offering that is likelier to be out is not bought. Default 900
 	StaleSec      int64          `json:"stale_sec,omitempty"`       // an older inventory leads to no action. Default 300
 	WaitingSec    int64          `json:"waiting_sec,omitempty"`     // a pod that waits longer is alerted about. Default 300
@@ -112,7 +114,7 @@ func (p Policy) Validate() error {
 		field  string
 		v, max int64
 	}{{"max_nodes", p.MaxNodes, MaxNodes}, {"max_gpus", p.MaxGPUs, 1_000_000}, {"max_actions", int64(p.MaxActions), 1000}, {"horizon_hours", p.HorizonHours, 24 * 30},
-		{"min_age_sec", p.MinAgeSec, 86_400}, {"ramp_sec", p.RampSec, 86_400}, {"max_moved_milli", p.MaxMovedMilli, 1000}, {"max_stock_out", p.MaxStockOut, 1000},
+		{"min_age_sec", p.MinAgeSec, 86_400}, {"ramp_sec", p.RampSec, 86_400}, {"max_moved_milli", p.MaxMovedMilli, 1000}, {"max_stock_out", p.MaxStockOut, 1000}, {"insure_milli", p.InsureMilli, 1000},
 		{"stale_sec", p.StaleSec, 86_400}, {"waiting_sec", p.WaitingSec, 86_400}} {
 		if n.v < 0 || n.v > n.max {
 			return bad(n.field, n.field+" is out of range")
@@ -274,6 +276,8 @@ type Candidate struct {
 	Arch          string            `json:"arch"`
 	HazardMilli   int64             `json:"hazard,omitempty"`    // interruptions expected per machine-hour
 	StockOutMilli int64             `json:"stock_out,omitempty"` // chance that a request now fails
+	Belief        *procure.Belief   `json:"belief,omitempty"`    // of Spot: what room procure knows of the pool; nil: it has no say
+	Ask           *int64            `json:"ask,omitempty"`       // of Spot: machines that may be asked for now; nil: no limit
 	BackoffUntil  time.Time         `json:"backoff_until,omitzero"`
 	Stock         *int64            `json:"stock,omitempty"`       // machines to be had; nil: no limit known
 	Reservation   string            `json:"reservation,omitempty"` // the cloud's names of those that its machines would be in, with commas

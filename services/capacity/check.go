@@ -71,7 +71,7 @@ func (c *checker) caps() {
 			continue
 		}
 		newCost = newCost.Add(cand.Price.MulDiv(int64(g.Count), 1))
-		if cand.BackoffUntil.After(c.in.Now) || cand.Stock != nil && *cand.Stock < stock[g.Candidate] || c.in.Policy.NoSpot && g.Offering.Purchase == fleet.PurchaseSpot {
+		if cand.BackoffUntil.After(c.in.Now) || cand.Stock != nil && *cand.Stock < stock[g.Candidate] || cand.Ask != nil && *cand.Ask < stock[g.Candidate] || c.in.Policy.NoSpot && g.Offering.Purchase == fleet.PurchaseSpot {
 			c.say("%s is bought though it cannot or may not be", g.Offering.InstanceType)
 		}
 	}
@@ -214,7 +214,7 @@ func (c *checker) machines() {
 				placed[name] = true
 				pods = append(pods, c.pod[name]...)
 			}
-			if len(m.Pods) == 0 {
+			if len(m.Pods) == 0 && (g.Why != WhyInsurance || c.in.Policy.InsureMilli == 0) {
 				c.say("a new %s for nothing", g.Offering.InstanceType)
 			}
 			if why := d.newHolds(g.Candidate, pods); why != "" {

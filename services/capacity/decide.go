@@ -59,6 +59,7 @@ func Decide(in Input, stop func() bool) (*Plan, error) {
 	if err := d.grow(); err != nil {
 		return nil, err
 	}
+	d.insure()
 	d.improve()
 	if err := d.compare(); err != nil {
 		return nil, err
@@ -333,10 +334,17 @@ func (d *planner) grow() error {
 		u.Pod = d.pending[u.Pod]
 		d.unplace[u.Pod] = u
 	}
-	nodes := slices.Clone(answer.Nodes)
-	slices.SortStableFunc(nodes, func(a, b packing.Node) int { return len(b.Pods) - len(a.Pods) }) // those that help most first, should there be too many
-	for _, n := range nodes {
-		c := offerings[n.Offering]
+	var list []purchase
+	for _, n := range answer.Nodes {
+		p := purchase{cand: offerings[n.Offering]}
+		for _, i := range n.Pods {
+			p.pods = append(p.pods, d.pending[i])
+		}
+		list = append(list, p)
+	}
+	slices.SortStableFunc(list, func(a, b purchase) int { return len(b.pods) - len(a.pods) }) // those that help most first, should there be too many
+	for _, n := range d.choose(list) {
+		c := n.cand
 		if d.actions >= d.in.Policy.MaxActions || !d.affords(c) {
 			if d.actions >= d.in.Policy.MaxActions {
 				d.note(HoldActions)
@@ -344,14 +352,13 @@ func (d *planner) grow() error {
 			continue
 		}
 		why := WhyLeaving
-		for _, i := range n.Pods {
-			if !d.leaves(d.pending[i]) {
-				why = WhyPending
-			}
+		if slices.ContainsFunc(n.pods, func(i int) bool { return !d.leaves(i) }) {
+			why = WhyPending
 		}
 		h := d.add(c, why)
-		for _, i := range n.Pods {
-			d.put(h, d.pending[i])
+		h.bid = n.bid
+		for _, i := range n.pods {
+			d.put(h, i)
 		}
 	}
 	d.pending = slices.DeleteFunc(d.pending, func(i int) bool { return d.at[i] != nil })
@@ -388,6 +395,9 @@ func (d *planner) pack(pods []int, capped bool) (*packing.Answer, []int, error) 
 			}
 			none := int64(0)
 			o.Stock = &none
+		} else if ask := d.in.Candidates[c].Ask; capped && ask != nil && (o.Stock == nil || *o.Stock > *ask-d.bought[c]) {
+			left := *ask - d.bought[c]
+			o.Stock = &left
 		}
 		offers, index = append(offers, o), append(index, c)
 	}

@@ -63,6 +63,7 @@ type host struct {
 	by    string // what fixed is about
 	gone  bool
 	why   Why
+	bid   bool  // room procure chose where it is bought
 	heir  *host // the new machine that replaces it; nil: none
 	saves fleet.Money
 	churn fleet.Money
@@ -269,7 +270,9 @@ func (d *planner) buyable(c int) string {
 		return "unknown_price"
 	case cand.BackoffUntil.After(d.in.Now):
 		return "back_off"
-	case cand.StockOutMilli > d.in.Policy.MaxStockOut:
+	case cand.Ask != nil && *cand.Ask-d.bought[c] < 1:
+		return "asked"
+	case cand.Belief == nil && cand.StockOutMilli > d.in.Policy.MaxStockOut:
 		return "stock_out"
 	case cand.Stock != nil && *cand.Stock-d.bought[c] < 1:
 		return "stock_out"

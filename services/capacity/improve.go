@@ -215,10 +215,11 @@ func (d *planner) undo(h *host, pods []int, touched []*host) {
 
 // exchange replaces a machine by a cheaper one for the same pods. Never the same type bought in the same way, and never on demand for Spot.
 func (d *planner) exchange(h *host) bool {
-	if len(h.pods) == 0 || !d.mayMove(h, h.pods) {
+	if len(h.pods) == 0 || h.bid || !d.mayMove(h, h.pods) {
 		return false
 	}
 	best, zoned := -1, d.bound && d.zoned(h.pods)
+	next, asked, has := -1, false, false
 	for c := range d.kinds {
 		k := &d.kinds[c]
 		if !k.known || k.price >= h.saving() || k.weighed >= h.weighed || best >= 0 && k.weighed >= d.kinds[best].weighed || h.same(k) || d.buyable(c) != "" || !d.affords(c) || zoned && k.offering.Zone != h.offering.Zone {
@@ -227,6 +228,15 @@ func (d *planner) exchange(h *host) bool {
 		saving := min(h.saving()-k.price, h.weighed-k.weighed)
 		if !d.pays(saving, d.churnOf(h, h.pods, h.price)) || d.holdsAll(c, h.pods) != "" {
 			continue
+		}
+		if d.in.Candidates[c].Belief != nil {
+			if !asked {
+				next, has = d.nextPool(h.pods)
+				asked = true
+			}
+			if has && c != next {
+				continue
+			}
 		}
 		best = c
 	}

@@ -42,7 +42,8 @@ type Plan struct {
 	Drain       []Drain      `json:"drain"`
 	Nodes       []NodeNote   `json:"nodes"`
 	Waiting     []Waiting    `json:"waiting"`
-	Before      fleet.Money  `json:"before"` // per hour: machines with a known price
+	Markets     []Market     `json:"markets,omitempty"` // where Spot was considered, and why it was bought where it was
+	Before      fleet.Money  `json:"before"`            // per hour: machines with a known price
 	After       fleet.Money  `json:"after"`
 	Unpriced    int          `json:"unpriced"`           // machines whose price nobody knows; in neither sum
 	Bound       *fleet.Money `json:"bound,omitempty"`    // per hour, weighed with hazards: nothing that holds the same pods on the offered machines weighs less; nil: not proven
@@ -89,6 +90,7 @@ const (
 	WhyReturn      Why = "return_to_spot" // the same, from on demand to Spot
 	WhyEmpty       Why = "empty"          // nothing runs on it
 	WhyConsolidate Why = "consolidate"    // its pods fit elsewhere
+	WhyInsurance   Why = "insurance"      // for what would be lost with the largest Spot pool
 )
 
 // Alternative is an offering that could have been bought instead.

@@ -88,6 +88,9 @@ func loadCapacityInput(ctx context.Context, tx *Tx, book *market.PriceBook, clus
 	if err := c.rules(ctx, tx); err != nil {
 		return nil, err
 	}
+	if err := c.recall(ctx, tx); err != nil {
+		return nil, err
+	}
 	return &c.in, nil
 }
 
