@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // told is what the service says of Karpenter.
@@ -21,7 +23,12 @@ type told struct {
 	Version int
 	Stopped string
 	Pools   []string
-	Orders  []struct{ ID, State, Kind string }
+	Orders  []toldOrder
+}
+
+type toldOrder struct {
+	ID, State, Kind string
+	Generation      int
 }
 
 // toldAction is an object of an order.
@@ -29,6 +36,7 @@ type toldAction struct {
 	ActionID string `json:"action_id"`
 	Outcome  string
 	Code     string
+	Detail   string
 	Writers  []string
 }
 
@@ -38,10 +46,50 @@ func (s *service) karpenter(t *testing.T) (k told) {
 	return k
 }
 
-func (s *service) steer(t *testing.T, version int, on bool) {
+func (s *service) steer(t *testing.T, version int, on bool, more ...map[string]any) {
 	t.Helper()
-	s.call(t, http.MethodPut, "/clusters/"+s.cluster+"/karpenter", map[string]any{"version": version, "settings": map[string]any{
-		"enabled": on, "class_group": "karpenter.kwok.sh", "class_kind": "KWOKNodeClass", "class_name": "default"}}, nil)
+	settings := map[string]any{"enabled": on, "class_group": "karpenter.kwok.sh", "class_kind": "KWOKNodeClass", "class_name": "default"}
+	for _, m := range more {
+		maps.Copy(settings, m)
+	}
+	s.call(t, http.MethodPut, "/clusters/"+s.cluster+"/karpenter", map[string]any{"version": version, "settings": settings}, nil)
+}
+
+// settled waits until an order that names these objects, in this or a later one than since, has an answer for each of them.
+func (s *service) settled(t *testing.T, d time.Duration, what string, since int, ok func(toldAction) bool, ids ...string) {
+	t.Helper()
+	within(t, d, what, func() (bool, string) {
+		k := s.karpenter(t)
+		last := ""
+		for _, o := range k.Orders {
+			if o.Generation <= since {
+				continue
+			}
+			var one struct{ Actions []toldAction }
+			if err := s.try(http.MethodGet, "/clusters/"+s.cluster+"/karpenter/orders/"+o.ID, nil, &one); err != nil {
+				return false, err.Error()
+			}
+			found := map[string]bool{}
+			for _, a := range one.Actions {
+				if k := slices.IndexFunc(ids, func(id string) bool { return strings.HasPrefix(a.ActionID, id) }); k >= 0 {
+					last = fmt.Sprintf("%s %s %s %s", a.ActionID, a.Outcome, a.Code, a.Detail)
+					found[ids[k]] = found[ids[k]] || ok(a)
+				}
+			}
+			if len(found) == len(ids) && !slices.Contains(slices.Collect(maps.Values(found)), false) {
+				return true, ""
+			}
+		}
+		return false, fmt.Sprintf("stopped %q, %d orders, %s", k.Stopped, len(k.Orders), last)
+	})
+}
+
+func (k told) newest() int {
+	n := 0
+	for _, o := range k.Orders {
+		n = max(n, o.Generation)
+	}
+	return n
 }
 
 // seed is a machine of the cluster from before, that takes no pods: it says in
@@ -64,7 +112,7 @@ func (l *karpenterLab) seed(t *testing.T) {
 // agent tell a real Karpenter, and the answers come back: nothing is handed
 // over by hand.
 func TestServiceSteersKarpenter(t *testing.T) {
-	l := startKarpenterLab(t, "service", builtIn())
+	l := startKarpenterLab(t, "service", paidOffers())
 	l.seed(t)
 	s := startService(t)
 	token := filepath.Join(l.dir, "token")
@@ -72,7 +120,7 @@ func TestServiceSteersKarpenter(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := fmt.Sprintf("endpoint: %s\ntokenFile: %s\nclusterName: lab\nstateDir: %s\nmode: enforce\nmetricsAddress: 127.0.0.1:%d\nintervals: {sampleSeconds: 1, frameSeconds: 5, inventoryResyncSeconds: 10}\n"+
-		"sources: {kubernetes: {enabled: true, kubeconfig: %s}}\nautoscalers: {karpenter: {enabled: true}}\n", s.url, token, filepath.Join(l.dir, "agent"), freePort(t), filepath.Join(l.dir, "admin.kubeconfig"))
+		"sources: {kubernetes: {enabled: true, kubeconfig: %s}}\nautoscalers: {karpenter: {enabled: true, own: ['*']}}\n", s.url, token, filepath.Join(l.dir, "agent"), freePort(t), filepath.Join(l.dir, "admin.kubeconfig"))
 	if err := os.WriteFile(l.agent, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +154,7 @@ func TestServiceSteersKarpenter(t *testing.T) {
 	}
 	within(t, time.Minute, "an order is recorded as applied", func() (bool, string) {
 		k := s.karpenter(t)
-		return slices.ContainsFunc(k.Orders, func(o struct{ ID, State, Kind string }) bool { return o.State == "applied" }), fmt.Sprintf("%+v", k)
+		return slices.ContainsFunc(k.Orders, func(o toldOrder) bool { return o.State == "applied" }), fmt.Sprintf("%+v", k)
 	})
 	if over := l.overLimits(t); over != "" {
 		t.Errorf("bought twice: %s", over)
@@ -135,6 +183,7 @@ func TestServiceSteersKarpenter(t *testing.T) {
 		t.Errorf("the weight that was set by hand is %d now", w)
 	}
 	l.allRun(t, 3*time.Minute, 20)
+	l.owned(t, s)
 
 	s.steer(t, s.karpenter(t).Version, false)
 	l.scale(t, "w-p000", 0)
@@ -152,5 +201,106 @@ func TestServiceSteersKarpenter(t *testing.T) {
 		}
 		return false, fmt.Sprintf("%v left", left)
 	})
-	t.Log("KARPENTER handed back: no pool of ours is left")
+	if left := l.names(t, nodeOverlays); left != nil {
+		t.Errorf("prices are still told: %v", left)
+	}
+	l.asItWas(t)
+	t.Log("KARPENTER handed back: no pool or price of ours is left, and the pool of others says what it said before")
+}
+
+// paidOffers are the built-in offers and two machines of a reservation.
+func paidOffers() []offer {
+	offers := builtIn()
+	for _, o := range offers {
+		if o.name == "m6i.2xlarge" && o.zone == "us-east-1a" && o.way == "on-demand" {
+			o.way, o.reservation, o.count, o.price = "reserved", "cr-m6i", 2, 0.000001
+			return append(offers, o)
+		}
+	}
+	return nil
+}
+
+// theirs is a NodePool of somebody else, wide and first.
+const theirs = `apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: general}
+spec:
+  weight: 100
+  limits: {cpu: "1000"}
+  disruption: {consolidationPolicy: WhenEmptyOrUnderutilized, consolidateAfter: 600s, budgets: [{nodes: "20%"}]}
+  template:
+    spec:
+      nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}
+      requirements:
+      - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
+      - {key: node.kubernetes.io/instance-type, operator: In, values: [m6i.4xlarge]}
+`
+
+// owned tells the service to take over a pool that somebody else made, to tell prices, and by which label reservations are named; then more pods come.
+func (l *karpenterLab) owned(t *testing.T, s *service) {
+	t.Helper()
+	l.apply(t, theirs)
+	sql(t, s.owner, `INSERT INTO cloud_account (tenant_id, id, cloud, name, regions, access, created_by, created_at, updated_at)
+SELECT tenant_id, '0190b0e0-0000-7000-8000-0000000000a1', 'aws', 'reserved', '{us-east-1}', '\x00', 'test', now(), now() FROM cluster WHERE id = '`+s.cluster+`'`)
+	sql(t, s.owner, `INSERT INTO capacity_stock (tenant_id, account_id, ref, cloud, region, zone, instance_type, total, available, block, state, seen_at)
+SELECT tenant_id, '0190b0e0-0000-7000-8000-0000000000a1', 'cr-m6i', 'aws', 'us-east-1', 'us-east-1a', 'm6i.2xlarge', 2, 2, false, 'active', now() FROM cluster WHERE id = '`+s.cluster+`'`)
+	k := s.karpenter(t)
+	begin := time.Now()
+	s.steer(t, k.Version, true, map[string]any{"own": []string{"general"}, "prices": true, "reservation_key": reservationLabel})
+	done := func(a toldAction) bool { return a.Outcome == "applied" || a.Outcome == "already" }
+	s.settled(t, 90*time.Second, "the pool of others is taken over, and prices are told", k.newest(), done, "pool/general", "overlay/plimsoll-")
+	took := time.Since(begin)
+	u, err := l.objects.Resource(nodePools).Get(t.Context(), "general", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cpu, _, _ := unstructured.NestedString(u.Object, "spec", "limits", "cpu")
+	if w := l.weight(t, "general"); w != 1 || cpu != "1000" || !strings.Contains(u.GetAnnotations()["plimsoll.dev/before"], `"spec.weight":100`) {
+		t.Errorf("weight %d, limit %s, kept %s", w, cpu, u.GetAnnotations()["plimsoll.dev/before"])
+	}
+	prices := l.list(t, nodeOverlays, "plimsoll.dev/managed=true")
+	within(t, 30*time.Second, "Karpenter takes the prices", func() (bool, string) {
+		prices = l.list(t, nodeOverlays, "plimsoll.dev/managed=true")
+		ready := 0
+		for _, o := range prices {
+			if strings.Contains(fmt.Sprint(o.Object["status"]), "status:True") {
+				ready++
+			}
+		}
+		return ready == len(prices) && ready > 0, fmt.Sprintf("%d of %d", ready, len(prices))
+	})
+	before := l.names2(t)
+	l.scale(t, "w-p000", 30)
+	l.allRun(t, 2*time.Minute, 30)
+	reserved, others := 0, 0
+	for _, n := range l.nodes(t) {
+		if n.Labels["karpenter.sh/nodepool"] == "general" {
+			others++
+		}
+		if n.Labels["karpenter.sh/capacity-type"] == "reserved" && n.Labels[reservationLabel] == "cr-m6i" {
+			reserved++
+		}
+	}
+	if others > 0 {
+		t.Errorf("%d machines were bought through the pool that was taken over", others)
+	}
+	if reserved == 0 {
+		t.Errorf("no reserved machine among %d new ones", len(l.nodes(t))-len(before))
+	}
+	t.Logf("KARPENTER told by the service: a pool of others taken over and %d prices told %.1f s after it was asked for; 10 more pods run on %d of 2 reserved machines, none of that pool", len(prices), took.Seconds(), reserved)
+}
+
+// asItWas checks that the pool of others says what it said before.
+func (l *karpenterLab) asItWas(t *testing.T) {
+	t.Helper()
+	u, err := l.objects.Resource(nodePools).Get(t.Context(), "general", metav1.GetOptions{})
+	if err != nil {
+		t.Fatalf("the pool of others is gone: %v", err)
+	}
+	policy, _, _ := unstructured.NestedString(u.Object, "spec", "disruption", "consolidationPolicy")
+	after, _, _ := unstructured.NestedString(u.Object, "spec", "disruption", "consolidateAfter")
+	cpu, _, _ := unstructured.NestedString(u.Object, "spec", "limits", "cpu")
+	if w := l.weight(t, "general"); w != 100 || policy != "WhenEmptyOrUnderutilized" || after != "600s" || cpu != "1000" || u.GetLabels()["plimsoll.dev/managed"] != "" || len(u.GetAnnotations()["plimsoll.dev/before"]) > 0 {
+		t.Errorf("weight %d, %s after %s, limit %s, labels %v, annotations %v", w, policy, after, cpu, u.GetLabels(), u.GetAnnotations())
+	}
 }

@@ -29,6 +29,7 @@ type service struct {
 	starts  int
 	works   int
 	cluster string
+	owner   string // database URL of the schema's owner
 }
 
 func startService(t *testing.T) *service {
@@ -41,7 +42,7 @@ func startService(t *testing.T) *service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &service{url: "http://" + listen, client: &http.Client{Jar: jar, Timeout: 10 * time.Second}}
+	s := &service{url: "http://" + listen, owner: ownerURL, client: &http.Client{Jar: jar, Timeout: 10 * time.Second}}
 	common := []string{
 		"PLIMSOLL_DATABASE_URL=" + serviceURL, "PLIMSOLL_PUBLIC_URL=" + s.url,
 		"PLIMSOLL_SECRET_KEY=" + base64.StdEncoding.EncodeToString(secret[:]),
