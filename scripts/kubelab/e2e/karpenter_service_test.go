@@ -124,7 +124,7 @@ func TestServiceSteersKarpenter(t *testing.T) {
 	if err := os.WriteFile(l.agent, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.call(t, http.MethodPut, "/clusters/"+s.cluster+"/capacity-policy", map[string]any{"version": 0, "policy": map[string]any{
+	s.call(t, http.MethodPut, "/clusters/"+s.cluster+"/capacity-policy", map[string]any{"version": 0, "rollout_override": "the cluster is new", "policy": map[string]any{
 		"instance_types": []string{"c6i.large", "c6i.xlarge", "c6i.2xlarge", "m6i.large", "m6i.xlarge", "m6i.2xlarge"}, "zones": []string{"us-east-1a"}}}, nil)
 	agent := launch(t, "agent-service", exec.Command(agentBin, "--config", l.agent, "--role", "controller"), "POD_NAME=plimsoll-agent-0")
 	t.Cleanup(agent.stop)
@@ -240,8 +240,8 @@ spec:
 func (l *karpenterLab) owned(t *testing.T, s *service) {
 	t.Helper()
 	l.apply(t, theirs)
-	sql(t, s.owner, `INSERT INTO cloud_account (tenant_id, id, cloud, name, regions, access, created_by, created_at, updated_at)
-SELECT tenant_id, '0190b0e0-0000-7000-8000-0000000000a1', 'aws', 'reserved', '{us-east-1}', '\x00', 'test', now(), now() FROM cluster WHERE id = '`+s.cluster+`'`)
+	sql(t, s.owner, `INSERT INTO cloud_account (tenant_id, id, cloud, name, subject, external_id, regions, sealed, next_at, created_by, created_at)
+SELECT tenant_id, '0190b0e0-0000-7000-8000-0000000000a1', 'aws', 'reserved', 'role', '', '{us-east-1}', '', now() + interval '1 day', 'test', now() FROM cluster WHERE id = '`+s.cluster+`'`)
 	sql(t, s.owner, `INSERT INTO capacity_stock (tenant_id, account_id, ref, cloud, region, zone, instance_type, total, available, block, state, seen_at)
 SELECT tenant_id, '0190b0e0-0000-7000-8000-0000000000a1', 'cr-m6i', 'aws', 'us-east-1', 'us-east-1a', 'm6i.2xlarge', 2, 2, false, 'active', now() FROM cluster WHERE id = '`+s.cluster+`'`)
 	k := s.karpenter(t)
