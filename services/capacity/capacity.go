@@ -44,6 +44,7 @@ type Input struct {
 	Candidates []Candidate      `json:"candidates"`
 	Rules      []NodeRule       `json:"rules,omitempty"`  // what pods' specs say about nodes
 	Limits     []Limit          `json:"limits,omitempty"` // PodDisruptionBudgets
+	Needs      []Need           `json:"needs,omitempty"`  // what pods ask of GPUs and their driver
 }
 
 // Policy holds the caps and the taste of a cluster. Zero values mean no cap, and the defaults of WithDefaults.
@@ -69,6 +70,9 @@ type Policy struct {
 	StaleSec      int64          `json:"stale_sec,omitempty"`       // an older inventory leads to no action. Default 300
 	WaitingSec    int64          `json:"waiting_sec,omitempty"`     // a pod that waits longer is alerted about. Default 300
 	Freeze        []FreezeWindow `json:"freeze,omitempty"`
+	GPUDriver     string         `json:"gpu_driver,omitempty"` // of the image that new machines with GPUs boot; empty: unknown, unless machines of the type run
+	GPUCUDA       string         `json:"gpu_cuda,omitempty"`   // newest CUDA of that driver; empty: by NVIDIA's table
+	GPUNeeds      []GPUNeed      `json:"gpu_needs,omitempty"`  // of workloads that say nothing themselves; the first that matches holds
 }
 
 // Equivalence says that pods which run on model For also run on model Use within their SLO.
@@ -130,6 +134,9 @@ func (p Policy) Validate() error {
 	}
 	if len(p.InstanceTypes) > 500 || len(p.Zones) > 50 || len(p.Equivalent) > 100 || len(p.Freeze) > 50 {
 		return bad("", "a list of the policy is too long")
+	}
+	if err := p.validateFit(bad); err != nil {
+		return err
 	}
 	return p.validateFreeze(bad)
 }
@@ -218,6 +225,7 @@ type Node struct {
 	StartedAt   time.Time         `json:"started_at"`
 	Labels      map[string]string `json:"labels,omitempty"` // those that rules speak of
 	Taints      []string          `json:"taints,omitempty"` // key=value:effect, sorted
+	Facts       Facts             `json:"facts,omitzero"`   // of its GPUs
 }
 
 // Pod is a replica, or one that a workload's plan is about to add. Sizes are requests.
@@ -249,8 +257,11 @@ type Pod struct {
 	Groups    []string         `json:"groups,omitempty"`    // that terms of pods name and it belongs to
 	Affinity  []string         `json:"affinity,omitempty"`  // group@node or group@zone
 	Anti      []string         `json:"anti,omitempty"`
-	Spread    []string         `json:"spread,omitempty"` // group@zone:skew, with :soft where it does not bind
-	Untold    bool             `json:"untold,omitempty"` // its spec asks for more than was told: it is neither placed nor moved
+	Spread    []string         `json:"spread,omitempty"`  // group@zone:skew, with :soft where it does not bind
+	Needs     []string         `json:"needs,omitempty"`   // what it is about and its place in Input.Needs, from 1: driver/1
+	HookSec   int64            `json:"hook_s,omitempty"`  // it is told before it is moved, and saves its work within so many seconds; 0: it is not
+	SavedAt   time.Time        `json:"saved_at,omitzero"` // when it saved its work last; zero: it does not say
+	Untold    bool             `json:"untold,omitempty"`  // its spec asks for more than was told: it is neither placed nor moved
 }
 
 // Daemon runs on every machine.
@@ -283,4 +294,5 @@ type Candidate struct {
 	Reservation   string            `json:"reservation,omitempty"` // the cloud's names of those that its machines would be in, with commas
 	Labels        map[string]string `json:"labels,omitempty"`      // of rules, that all running machines of its type have
 	Taints        []string          `json:"taints,omitempty"`
+	Facts         Facts             `json:"facts,omitzero"` // of its GPUs
 }

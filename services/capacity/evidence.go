@@ -114,7 +114,7 @@ func protection(p *Pod, l map[string]string, replicas int) string {
 		return "mig"
 	case p.Workload == "":
 		return "bare" // nobody would make it again
-	case slices.Contains([]string{"Job", "CronJob", "PyTorchJob", "MPIJob", "TFJob", "RayJob"}, kindOf(p.Workload)) && l[LabelCheckpoint] != "true":
+	case slices.Contains(trainKinds, kindOf(p.Workload)) && l[LabelCheckpoint] != "true":
 		return "job"
 	case p.Class == packing.ClassGold && replicas == 1:
 		return "gold_single"

@@ -26,10 +26,11 @@ type kind struct {
 	known          bool // price
 	labels         map[string]string
 	taints         []string
+	facts          Facts
 }
 
 func (n *Node) kind() kind {
-	k := kind{offering: n.Offering, model: n.GPUModel, gpus: n.GPUCount, gpuMem: n.GPUMemMiB, arch: n.Arch, pool: n.Pool, shares: n.SharesGPUs, labels: n.Labels, taints: n.Taints}
+	k := kind{offering: n.Offering, model: n.GPUModel, gpus: n.GPUCount, gpuMem: n.GPUMemMiB, arch: n.Arch, pool: n.Pool, shares: n.SharesGPUs, labels: n.Labels, taints: n.Taints, facts: n.Facts}
 	if n.Price != nil {
 		k.known, k.price, k.weighed = true, *n.Price, weigh(*n.Price, n.HazardMilli)
 	}
@@ -37,7 +38,7 @@ func (n *Node) kind() kind {
 }
 
 func (c *Candidate) kind() kind {
-	k := kind{offering: c.Offering, model: c.GPUModel, gpus: c.GPUCount, gpuMem: c.GPUMemMiB, arch: c.Arch, shares: c.SharesGPUs, mig: c.MIG, labels: c.Labels, taints: c.Taints}
+	k := kind{offering: c.Offering, model: c.GPUModel, gpus: c.GPUCount, gpuMem: c.GPUMemMiB, arch: c.Arch, shares: c.SharesGPUs, mig: c.MIG, labels: c.Labels, taints: c.Taints, facts: c.Facts}
 	if c.Price != nil && *c.Price > 0 {
 		k.known, k.price, k.weighed = true, *c.Price, weigh(*c.Price, c.HazardMilli)
 	}
@@ -293,7 +294,7 @@ func (p *Pod) packed(equal []Equivalence) (packing.Pod, error) {
 			out.GPUModels = append(slices.Clone(out.GPUModels), e.Use)
 		}
 	}
-	if len(p.Where) > 0 || p.MIG != "" || p.Class != "" || p.Rule > 0 || p.Untold || len(p.Tolerates)+len(p.Groups)+len(p.Affinity)+len(p.Anti)+len(p.Spread) > 0 {
+	if len(p.Where) > 0 || p.MIG != "" || p.Class != "" || p.Rule > 0 || p.Untold || len(p.Needs) > 0 || len(p.Tolerates)+len(p.Groups)+len(p.Affinity)+len(p.Anti)+len(p.Spread) > 0 {
 		text := packing.RuleText{Where: p.Where, MIG: p.MIG, Class: string(p.Class)}
 		rules, err := text.Rules()
 		if err != nil {

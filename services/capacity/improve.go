@@ -79,7 +79,7 @@ func (d *planner) churnOf(h *host, pods []int, double fleet.Money) fleet.Money {
 		return 0 // nothing runs there yet
 	}
 	moves := d.in.Policy.MoveCost.MulDiv(int64(len(pods)), 1)
-	return moves.Add(double.MulDiv(d.startSeconds(), 3600))
+	return moves.Add(double.MulDiv(d.startSeconds(), 3600)).Add(d.lostWork(h, pods))
 }
 
 // startSeconds is from a request until a pod on the new machine is ready, with a default where nobody saw one.

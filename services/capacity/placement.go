@@ -424,6 +424,9 @@ func (d *planner) ruled(p *Pod, k *kind) string {
 	if p.Rule > 0 && p.Rule <= len(d.in.Rules) && !d.in.Rules[p.Rule-1].holds(k) {
 		return "where"
 	}
+	if why := d.in.unfit(p, k); why != "" {
+		return why
+	}
 	for _, t := range k.taints {
 		if !slices.Contains(p.Tolerates, t) && !slices.Contains(p.Tolerates, "*") {
 			return "taint"
@@ -559,6 +562,7 @@ func (p *Pod) addRules(r *packing.Rules) error {
 	if p.Rule > 0 {
 		r.Where = append(slices.Clone(r.Where), packing.Selector{Key: ruleKey(p.Rule), Values: []string{"holds"}})
 	}
+	p.addNeeds(r)
 	if p.Untold {
 		r.Where = append(slices.Clone(r.Where), packing.Selector{Key: "untold", Values: []string{"holds"}})
 	}
@@ -572,5 +576,5 @@ func (in *Input) ruleLabels(k *kind) (out []string) {
 			out = append(out, ruleKey(i+1)+"=holds")
 		}
 	}
-	return out
+	return append(out, in.needLabels(k)...)
 }

@@ -1,6 +1,8 @@
 package packing
 
 import (
+	"strings"
+
 	"plimsoll.dev/services/fleet"
 )
 
@@ -25,9 +27,12 @@ const (
 	ConstraintCPU      Constraint = "cpu"
 	ConstraintMemory   Constraint = "memory"
 	ConstraintMaxPods  Constraint = "max_pods"
-	ConstraintStock    Constraint = "stock"      // none left
-	ConstraintTaint    Constraint = "taint"      // a taint the pod does not tolerate
-	ConstraintWhere    Constraint = "where"      // not where the pod asks to be
+	ConstraintStock    Constraint = "stock"  // none left
+	ConstraintTaint    Constraint = "taint"  // a taint the pod does not tolerate
+	ConstraintWhere    Constraint = "where"  // not where the pod asks to be
+	ConstraintDriver   Constraint = "driver" // the GPU's driver is older than the pod asks, or not known
+	ConstraintCUDA     Constraint = "cuda"   // the driver runs no CUDA so new, or it is not known
+	ConstraintCompute  Constraint = "compute_capability"
 	ConstraintGPUMem   Constraint = "gpu_memory" // too little memory per GPU, or not known
 	ConstraintMIG      Constraint = "mig"        // no such MIG instances
 	ConstraintLimit    Constraint = "limit"      // a cap or quota is used up or smaller than one machine
@@ -40,7 +45,35 @@ const (
 )
 
 var constraints = []Constraint{ConstraintPrice, ConstraintArch, ConstraintSpot, ConstraintModel, ConstraintGPUs, ConstraintCPUOnGPU,
-	ConstraintCPU, ConstraintMemory, ConstraintMaxPods, ConstraintStock, ConstraintTaint, ConstraintWhere, ConstraintGPUMem, ConstraintMIG, ConstraintLimit}
+	ConstraintCPU, ConstraintMemory, ConstraintMaxPods, ConstraintStock, ConstraintTaint, ConstraintWhere, ConstraintGPUMem, ConstraintMIG, ConstraintLimit, ConstraintDriver, ConstraintCUDA, ConstraintCompute}
+
+// FitPrefix begins the key of a Selector that is about drivers: what follows, up to a slash, is the constraint that is told.
+const FitPrefix = "fit/"
+
+// fitFails tells which constraints about drivers an offering fails, and whether it fails a selector of any other kind.
+func fitFails(r *Rules, o *Offering) (driver, cuda, compute, other bool) {
+	if r == nil {
+		return
+	}
+	for i := range r.Where {
+		if selected(r.Where[i:i+1], o) {
+			continue
+		}
+		what, fit := strings.CutPrefix(r.Where[i].Key, FitPrefix)
+		what, _, _ = strings.Cut(what, "/")
+		switch {
+		case fit && what == string(ConstraintDriver):
+			driver = true
+		case fit && what == string(ConstraintCUDA):
+			cuda = true
+		case fit && what == string(ConstraintCompute):
+			compute = true
+		default:
+			other = true
+		}
+	}
+	return
+}
 
 // Reason tells how many offerings a constraint keeps a pod from. Lifting a constraint with Alone above zero would place the pod.
 type Reason struct {
@@ -50,7 +83,7 @@ type Reason struct {
 	Detail     string // the limit, label, gang or class it is about; empty where the constraint says all
 }
 
-const unary = 15
+const unary = 18
 
 // fails tells each constraint of constraints whether the offering fails it for the pod.
 func (p *problem) fails(q *Pod, i int) [unary]bool {
@@ -59,6 +92,7 @@ func (p *problem) fails(q *Pod, i int) [unary]bool {
 	if q.Rules != nil && q.Rules.MIG != "" {
 		whole = 1
 	}
+	driver, cuda, compute, where := fitFails(q.Rules, o)
 	return [unary]bool{
 		!priced(o),
 		!archOK(q, o),
@@ -71,10 +105,11 @@ func (p *problem) fails(q *Pod, i int) [unary]bool {
 		o.MaxPods < 1,
 		o.Stock != nil && *o.Stock == 0,
 		!tolerated(q.Rules, o),
-		q.Rules != nil && !selected(q.Rules.Where, o),
+		where,
 		!memoryOK(q, o),
 		!migOK(q, o) || !p.instancesFit(q, o),
 		!p.withinShared(p.takes[i]),
+		driver, cuda, compute,
 	}
 }
 

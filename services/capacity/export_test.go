@@ -1,0 +1,4 @@
+package capacity
+
+// Older lets tests compare versions.
+var Older = older
