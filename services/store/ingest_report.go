@@ -359,6 +359,9 @@ func (s *Source) prepareEvents(now time.Time, p *prepared, list *agentv1.Events)
 				return bad("an event is not text")
 			}
 		}
+		if err := s.checkCheckpoint(now, e.GetCheckpoint()); err != nil {
+			return err
+		}
 	}
 	p.news = len(list.GetEvents()) > 0
 	p.queue = func(b *pgx.Batch, tx *Tx) {
@@ -368,6 +371,7 @@ func (s *Source) prepareEvents(now time.Time, p *prepared, list *agentv1.Events)
 				e.GetWorkload(), cut(e.GetReason(), 256), cut(e.GetMessage(), maxMessage)})
 		}
 		queueRows(b, "INSERT INTO cluster_event (tenant_id, cluster_id, at, stream, epoch, seq, position, kind, object, workload_key, reason, message)", "", rows)
+		s.queueCheckpoints(b, tx, list)
 	}
 	return nil
 }
@@ -414,9 +418,13 @@ func (s *Source) prepareResults(p *prepared, list *agentv1.ActionResults) error 
 			BeforeSpec: cut(r.GetBeforeSpec(), maxActionSpec), AfterSpec: cut(r.GetAfterSpec(), maxActionSpec), Writers: cutAll(r.GetWriters(), maxFieldWriters, 256),
 		})
 	}
+	ends := drainEnds(list, results)
 	p.after = func(ctx context.Context, tx *Tx) error {
 		orders, err := ApplyCapacityResults(ctx, tx, s.Cluster, results) // first: it takes the planner's lock
 		if err != nil {
+			return err
+		}
+		if err := applyDrainEnds(ctx, tx, s.Cluster, ends); err != nil {
 			return err
 		}
 		for _, id := range orders {

@@ -90,6 +90,9 @@ func (s *Source) checkInventory(now time.Time, inv *agentv1.Inventory) error {
 		if d.GetUid() == "" || d.GetName() == "" || d.GetNamespace() == "" {
 			return bad("a pod has no uid, name or namespace")
 		}
+		if err := checkTexts(d.GetNotes()); err != nil {
+			return err
+		}
 		if err := checkTexts(d.GetLabels(), d.GetUid(), d.GetName(), d.GetNamespace(), d.GetWorkload(), d.GetNode(), d.GetPhase(), d.GetReason()); err != nil {
 			return err
 		}
@@ -251,14 +254,14 @@ func (s *Source) queuePods(b *pgx.Batch, tx *Tx, inv *agentv1.Inventory, at time
 		uids = append(uids, d.GetUid())
 		rows = append(rows, []any{tx.Tenant, s.Cluster, d.GetUid(), d.GetName(), d.GetNamespace(), d.GetWorkload(), d.GetNode(), d.GetPhase(), d.GetReason(),
 			d.GetCpuMilli(), d.GetMemMib(), d.GetGpuMilli(), labelsOf(d.GetLabels()), momentOr(d.GetCreatedMs(), at), moment(d.GetStartedMs()),
-			moment(d.GetReadyMs()), moment(d.GetEndedMs()), gpuSharesOf(d.GetGpus()), int64(d.GetPlacement())}) //nolint:gosec // the same 64 bits
+			moment(d.GetReadyMs()), moment(d.GetEndedMs()), gpuSharesOf(d.GetGpus()), int64(d.GetPlacement()), labelsOf(d.GetNotes())}) //nolint:gosec // the same 64 bits
 	}
 	queueRows(b, `INSERT INTO pod (tenant_id, cluster_id, uid, name, namespace, workload_key, node, phase, reason, cpu_milli, mem_mib, gpu_milli, labels,
-  created_at, started_at, ready_at, ended_at, gpus, placement)`, `
+  created_at, started_at, ready_at, ended_at, gpus, placement, notes)`, `
 ON CONFLICT (tenant_id, cluster_id, uid) DO UPDATE SET name = excluded.name, namespace = excluded.namespace, workload_key = excluded.workload_key,
   node = excluded.node, phase = excluded.phase, reason = excluded.reason, cpu_milli = excluded.cpu_milli, mem_mib = excluded.mem_mib,
   gpu_milli = excluded.gpu_milli, labels = excluded.labels, created_at = least(pod.created_at, excluded.created_at), started_at = excluded.started_at,
-  ready_at = excluded.ready_at, ended_at = excluded.ended_at, gpus = excluded.gpus, placement = excluded.placement,
+  ready_at = excluded.ready_at, ended_at = excluded.ended_at, gpus = excluded.gpus, placement = excluded.placement, notes = excluded.notes,
   touched_from = CASE
     WHEN (pod.namespace, pod.workload_key, pod.node, pod.cpu_milli, pod.mem_mib, pod.gpu_milli, pod.gpus, coalesce(pod.started_at, pod.created_at)) IS DISTINCT FROM
       (excluded.namespace, excluded.workload_key, excluded.node, excluded.cpu_milli, excluded.mem_mib, excluded.gpu_milli, excluded.gpus,
@@ -267,9 +270,9 @@ ON CONFLICT (tenant_id, cluster_id, uid) DO UPDATE SET name = excluded.name, nam
     ELSE pod.touched_from END,
   touched_to = CASE WHEN pod.ended_at IS DISTINCT FROM excluded.ended_at THEN greatest(pod.touched_to, coalesce(pod.ended_at, 'infinity')) ELSE pod.touched_to END
 WHERE (pod.name, pod.namespace, pod.workload_key, pod.node, pod.phase, pod.reason, pod.cpu_milli, pod.mem_mib, pod.gpu_milli, pod.labels,
-  pod.started_at, pod.ready_at, pod.ended_at, pod.gpus, pod.placement) IS DISTINCT FROM
+  pod.started_at, pod.ready_at, pod.ended_at, pod.gpus, pod.placement, pod.notes) IS DISTINCT FROM
   (excluded.name, excluded.namespace, excluded.workload_key, excluded.node, excluded.phase, excluded.reason, excluded.cpu_milli, excluded.mem_mib,
-  excluded.gpu_milli, excluded.labels, excluded.started_at, excluded.ready_at, excluded.ended_at, excluded.gpus, excluded.placement)
+  excluded.gpu_milli, excluded.labels, excluded.started_at, excluded.ready_at, excluded.ended_at, excluded.gpus, excluded.placement, excluded.notes)
   OR excluded.created_at < pod.created_at`, rows)
 	switch {
 	case inv.GetSnapshot():

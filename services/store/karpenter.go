@@ -317,7 +317,7 @@ SELECT $1, $2, $3, c.generation, $4, $5, $6, $7, $8, $9, $10, $11, 'open' FROM c
 		tx.Tenant, o.Cluster, o.ID, o.Plan, o.Kind, says, (*int64)(o.Bought), o.At, o.ExpiresAt, tx.Now, o.CreatedBy)
 	b.Queue(`INSERT INTO karpenter_action (tenant_id, order_id, position, action_id, absent, spec) SELECT $1, $2, p, a, gone, s::jsonb FROM unnest($3::int[], $4::text[], $5::bool[], $6::text[]) AS u(p, a, gone, s)`,
 		tx.Tenant, o.ID, positions, ids, absent, specs)
-	b.Queue(`INSERT INTO karpenter_object (tenant_id, cluster_id, key) SELECT $1, $2, a FROM unnest($3::text[], $4::bool[]) AS u(a, gone) WHERE NOT gone ON CONFLICT DO NOTHING`, tx.Tenant, o.Cluster, ids, absent)
+	b.Queue(`INSERT INTO karpenter_object (tenant_id, cluster_id, key) SELECT $1, $2, a FROM unnest($3::text[], $4::bool[]) AS u(a, gone) WHERE NOT gone AND a NOT LIKE 'drain/%' ON CONFLICT DO NOTHING`, tx.Tenant, o.Cluster, ids, absent)
 	b.Queue(`DELETE FROM karpenter_order WHERE tenant_id = $1 AND cluster_id = $2 AND state <> 'open' AND id IN (
   SELECT id FROM karpenter_order WHERE tenant_id = $1 AND cluster_id = $2 ORDER BY id DESC OFFSET $3 LIMIT 1000)`, tx.Tenant, o.Cluster, karpenterOrdersKept)
 	if err := tx.pgx.SendBatch(ctx, b).Close(); err != nil {

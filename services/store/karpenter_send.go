@@ -103,9 +103,15 @@ func unansweredActions(ctx context.Context, tx *Tx, order string) ([]*agentv1.Ca
 	return out, nil
 }
 
-// isCapacityAction tells whether an action id is of an object of Karpenter; those of replicas are UUIDs.
+// isCapacityAction tells whether an action id is of an object of Karpenter, a machine that is let go or room that is kept ready; those of
+// replicas are UUIDs.
 func isCapacityAction(id string) bool {
-	return strings.HasPrefix(id, "pool/") || strings.HasPrefix(id, "overlay/")
+	for _, kind := range []string{"pool/", "overlay/", "drain/", "warm/"} {
+		if strings.HasPrefix(id, kind) {
+			return true
+		}
+	}
+	return false
 }
 
 // capacityResults are results about objects of Karpenter, by column.

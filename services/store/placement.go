@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"plimsoll.dev/services/capacity"
+	"plimsoll.dev/services/market"
 	agentv1 "plimsoll.dev/services/wire/plimsoll/agent/v1"
 )
 
@@ -268,6 +269,11 @@ func (c *capacityInput) rules(ctx context.Context, tx *Tx) error {
 			told.Placements[i], told.PodLabels[i] = told.Placements[like], told.PodLabels[like]
 		}
 	}
+	notes, err := c.gentle(ctx, tx)
+	if err != nil {
+		return err
+	}
 	capacity.Rule(&c.in, told)
+	capacity.Fit(&c.in, told, notes, market.ComputeCapability)
 	return nil
 }

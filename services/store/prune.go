@@ -38,6 +38,9 @@ DELETE FROM telemetry_chunk WHERE tenant_id = $1 AND cluster_id = $2 AND (from_a
 	{"cluster_event", 90 * 24 * time.Hour, `
 DELETE FROM cluster_event WHERE tenant_id = $1 AND cluster_id = $2 AND (at, stream, epoch, seq, position) IN (
   SELECT at, stream, epoch, seq, position FROM cluster_event WHERE tenant_id = $1 AND cluster_id = $2 AND at < $3 LIMIT $4)`},
+	{"checkpoint_call", 90 * 24 * time.Hour, `
+DELETE FROM checkpoint_call WHERE tenant_id = $1 AND cluster_id = $2 AND id IN (
+  SELECT id FROM checkpoint_call WHERE tenant_id = $1 AND cluster_id = $2 AND at < $3 LIMIT $4)`},
 	{"workload_writer", 24 * time.Hour, `
 DELETE FROM workload_writer WHERE tenant_id = $1 AND cluster_id = $2 AND (workload_key, manager, object, field) IN (
   SELECT workload_key, manager, object, field FROM workload_writer WHERE tenant_id = $1 AND cluster_id = $2 AND at < $3 LIMIT $4)`},

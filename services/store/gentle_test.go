@@ -1,0 +1,84 @@
+package store_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"plimsoll.dev/services/capacity"
+	"plimsoll.dev/services/market"
+	"plimsoll.dev/services/store"
+	agentv1 "plimsoll.dev/services/wire/plimsoll/agent/v1"
+)
+
+func told(seq uint64, at time.Time, c *agentv1.Checkpoint) *agentv1.Report {
+	return &agentv1.Report{Seq: seq, AtMs: at.UnixMilli(), Body: &agentv1.Report_Events{Events: &agentv1.Events{Events: []*agentv1.Event{{AtMs: at.UnixMilli(), Kind: "checkpoint", Object: "Pod/" + c.GetPod(), Reason: c.GetOutcome(), Checkpoint: c}}}}}
+}
+
+func TestWhoWasToldToSaveItsWorkIsKept(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	src := s.open(t, hello(1))
+	call := func(id, outcome string, took int64) *agentv1.Checkpoint {
+		return &agentv1.Checkpoint{Id: id, Pod: "train/a-0", PodUid: "p1", Workload: "train/Job/a", Node: "n1", Cause: "interruption", Outcome: outcome, AtMs: day.UnixMilli(), TookMs: took, Tries: 2, Detail: "it answered 503"}
+	}
+	for _, r := range []struct {
+		report *agentv1.Report
+		want   string
+	}{
+		{told(1, day, call("cp-1", "late", 9000)), "accepted"},
+		{told(2, day, call("cp-1", "done", 4200)), "accepted"}, // the agent started anew and asked under the same id
+		{told(3, day, call("cp-2", "an outcome of tomorrow", 1)), "accepted"},
+		{told(4, day, call("", "done", 1)), "malformed"},
+		{told(5, day, call("cp-3", "done", -1)), "malformed"},
+		{told(6, day, call("cp-3", "do\x00ne", 1)), "malformed"},
+	} {
+		if out := ingest(t, src, r.report); out[0].Result != r.want {
+			t.Errorf("seq %d: %+v, want %s", r.report.GetSeq(), out[0], r.want)
+		}
+	}
+	var all, none []store.CheckpointCall
+	s.tx(t, s.tenant, func(ctx context.Context, tx *store.Tx) (err error) {
+		if all, err = store.CheckpointCalls(ctx, tx, s.cluster, "train/Job/a", 10); err != nil {
+			return err
+		}
+		none, err = store.CheckpointCalls(ctx, tx, s.cluster, "train/Job/b", 10)
+		return err
+	})
+	if len(all) != 1 || len(none) != 0 || all[0].Outcome != "done" || all[0].Took != 4200*time.Millisecond || all[0].Workload != "train/Job/a" || all[0].Tries != 2 || !all[0].At.Equal(day) {
+		t.Errorf("kept %+v, %+v", all, none)
+	}
+}
+
+func TestAnnotationsOfPodsReachTheCapacityInput(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, can := range []bool{false, true} {
+		h := hello(1)
+		if can {
+			h.Epoch, h.Capabilities = 2, []string{store.CapabilityDrain}
+		}
+		src := s.open(t, h)
+		saved := day.Add(-time.Hour)
+		r := inventoryReport(1, day, &agentv1.Inventory{Snapshot: true,
+			Nodes: []*agentv1.Node{{Uid: "u1", Name: "n1", Cloud: "aws", Region: "us-east-1", Zone: "us-east-1a", InstanceType: "g5.xlarge", Purchase: "on_demand", Phase: "ready", CpuMilli: 4000, MemMib: 16384, GpuModel: "A10G", GpuCount: 1,
+				Labels: map[string]string{"nvidia.com/cuda.driver.major": "550", "nvidia.com/cuda.driver.minor": "54"}}},
+			Pods: []*agentv1.Pod{{Uid: "p1", Name: "a-0", Namespace: "train", Workload: "train/Job/a", Node: "n1", Phase: "ready", CpuMilli: 100, MemMib: 100, GpuMilli: 1000,
+				Notes: map[string]string{capacity.NoteCheckpoint: "http://:80/save", capacity.NoteCheckpointSeconds: "45", capacity.NoteCheckpointed: saved.Format(time.RFC3339), capacity.NoteMinCUDA: "12.4"}}}})
+		if out := ingest(t, src, r); out[0].Result != "accepted" {
+			t.Fatalf("%+v", out[0])
+		}
+		var in *capacity.Input
+		s.tx(t, s.tenant, func(ctx context.Context, tx *store.Tx) (err error) {
+			in, err = store.LoadCapacityInput(ctx, tx, market.Catalogue(), s.cluster)
+			return err
+		})
+		p, n := in.Pods[0], in.Nodes[0]
+		if !p.SavedAt.Equal(saved) || len(p.Needs) != 1 || in.Needs[0].Least != "12.4" || n.Facts != (capacity.Facts{Driver: "550.54", CUDA: "12.4", Compute: "8.6"}) {
+			t.Errorf("pod %+v, node %+v, needs %+v", p, n.Facts, in.Needs)
+		}
+		if (p.HookSec == 45) != can || (p.Protected == "job") == can {
+			t.Errorf("an agent that lets machines go gently: %v; the pod %+v", can, p)
+		}
+	}
+}
