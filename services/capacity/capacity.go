@@ -53,6 +53,7 @@ type Policy struct {
 	MaxGPUs       int64          `json:"max_gpus,omitempty"`
 	HourlyMax     *fleet.Money   `json:"hourly_max,omitempty"` // machines together
 	DailyMax      *fleet.Money   `json:"daily_max,omitempty"`
+	Rules         *NodeRules     `json:"node_rules,omitempty"` // what machines must be; nil: nothing
 	NoSpot        bool           `json:"no_spot,omitempty"`
 	SpotUnlabeled bool           `json:"spot_unlabeled,omitempty"` // pods that say nothing about Spot, and of which none runs there, may
 	CPUOnGPU      bool           `json:"cpu_on_gpu,omitempty"`     // pods without GPUs may use machines with GPUs
@@ -128,6 +129,9 @@ func (p Policy) Validate() error {
 		if m != nil && (*m < 0 || *m > 1_000_000*fleet.NanosPerUnit) {
 			return bad(field, field+" must be from 0 to 1,000,000")
 		}
+	}
+	if err := p.Rules.validate(bad); err != nil {
+		return err
 	}
 	if p.MoveCost != nil && *p.MoveCost == 0 {
 		return bad("move_cost", "moving a pod is never free: move_cost must be more than 0")

@@ -137,12 +137,12 @@ func Compare(base, proposed Input, stop func() bool) (*Comparison, error) {
 			c.Offerings = append(c.Offerings, OfferingDiff{o, n, left[o], right[o]})
 		}
 	}
-	slices.SortFunc(c.Offerings, func(x, y OfferingDiff) int { return compareOffering(x.Offering, y.Offering) })
+	slices.SortFunc(c.Offerings, func(x, y OfferingDiff) int { return byOffering(x.Offering, y.Offering) })
 	c.Offerings = c.Offerings[:min(len(c.Offerings), maxDiffs)]
 	return c, nil
 }
 
-func compareOffering(a, b fleet.Offering) int {
+func byOffering(a, b fleet.Offering) int {
 	for _, p := range [][2]string{{string(a.Cloud), string(b.Cloud)}, {a.Region, b.Region}, {a.InstanceType, b.InstanceType}, {string(a.Purchase), string(b.Purchase)}, {a.Zone, b.Zone}} {
 		if p[0] != p[1] {
 			if p[0] < p[1] {

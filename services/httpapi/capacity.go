@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -221,6 +222,7 @@ type CapacityPolicyDoc struct {
 	CPUOnGPU      bool                    `json:"cpu_on_gpu,omitempty" doc:"pods without GPUs may use machines with GPUs"`
 	InstanceTypes []string                `json:"instance_types,omitempty" maxItems:"500" doc:"empty: all"`
 	Zones         []string                `json:"zones,omitempty" maxItems:"50" doc:"empty: where the cluster has machines"`
+	InsureMilli   int64                   `json:"insure_milli,omitempty" minimum:"0" maximum:"1000" doc:"thousandths of the machines in use that shall survive the loss of the largest Spot pool, by machines on demand beside it; default 0: none"`
 	Equivalent    []capacity.Equivalence  `json:"equivalent,omitempty" maxItems:"100" doc:"pods that run on model for also run on model use within their SLO"`
 	MaxActions    int                     `json:"max_actions,omitempty" minimum:"0" maximum:"1000" doc:"machines added or drained by one plan; default 20"`
 	HorizonHours  int64                   `json:"horizon_hours,omitempty" minimum:"0" maximum:"720" doc:"within which a change must pay; default 6"`
@@ -232,6 +234,16 @@ type CapacityPolicyDoc struct {
 	StaleSec      int64                   `json:"stale_sec,omitempty" minimum:"0" maximum:"86400" doc:"an older inventory leads to no action; default 300"`
 	WaitingSec    int64                   `json:"waiting_sec,omitempty" minimum:"0" maximum:"86400" doc:"a pod that waits longer is alerted about; default 300"`
 	Freeze        []capacity.FreezeWindow `json:"freeze,omitempty" maxItems:"50" doc:"windows of the week in which nothing is changed"`
+	Rules         *NodeRules              `json:"node_rules,omitempty" doc:"what machines must be; they are checked and reported, and none goes because of them"`
+}
+
+// NodeRules are what machines must be beside what may be bought.
+type NodeRules struct {
+	MaxAgeHours int64    `json:"max_age_hours,omitempty" minimum:"0" maximum:"87600" doc:"a machine that runs for longer is reported; 0: no limit"`
+	Labels      []string `json:"labels,omitempty" maxItems:"50" doc:"key or key=value that each machine must have"`
+	GPUTaints   []string `json:"gpu_taints,omitempty" maxItems:"50" doc:"key or key=value:effect that each machine with GPUs must have"`
+	MinDriver   int64    `json:"min_driver,omitempty" minimum:"0" maximum:"100000" doc:"major version of the NVIDIA driver; 0: no limit"`
+	SameDriver  bool     `json:"same_driver,omitempty" doc:"machines of one GPU model have one major version of the driver"`
 }
 
 type capacityPolicyOutput struct {
@@ -246,8 +258,9 @@ type capacityPolicyOutput struct {
 type setCapacityPolicyInput struct {
 	ID   fleet.ClusterID `path:"id" format:"uuid"`
 	Body struct {
-		Policy  CapacityPolicyDoc `json:"policy"`
-		Version int               `json:"version" minimum:"0" doc:"of the policy that was read; 0: none was there"`
+		Policy   CapacityPolicyDoc `json:"policy"`
+		Version  int               `json:"version" minimum:"0" doc:"of the policy that was read; 0: none was there"`
+		Override string            `json:"rollout_override,omitempty" maxLength:"500" doc:"why it is in force at once, without a rollout, on a cluster that enforces; kept in the audit log"`
 	}
 }
 
@@ -281,13 +294,23 @@ func (s *Server) setCapacityPolicy(ctx context.Context, p auth.Principal, q *set
 	}
 	out := &capacityPolicyOutput{}
 	err = s.deps.DB.Tenant(ctx, p.Tenant, func(tx *store.Tx) error {
-		if err := store.ClusterExists(ctx, tx, q.ID); err != nil {
+		c, err := store.ClusterByID(ctx, tx, q.ID)
+		if err != nil {
 			return err
+		}
+		why := strings.TrimSpace(q.Body.Override)
+		if c.Mode == fleet.ModeEnforce && why == "" {
+			return &fleet.Error{Code: fleet.CodeConflict, Field: "body.rollout_override",
+				Message: "this cluster enforces: roll the policy out in steps (POST /api/v1/capacity-rollouts), or give a reason in rollout_override"}
 		}
 		if err := store.SetCapacityPolicy(ctx, tx, q.ID, policy, q.Body.Version, p.Actor()); err != nil {
 			return err
 		}
-		if err := store.Audit(ctx, tx, p.Actor(), "capacity_policy.set", "cluster:"+string(q.ID), q.Body.Policy.audit()); err != nil {
+		detail := q.Body.Policy.audit()
+		if why != "" {
+			detail["rollout_override"] = why
+		}
+		if err := store.Audit(ctx, tx, p.Actor(), "capacity_policy.set", "cluster:"+string(q.ID), detail); err != nil {
 			return err
 		}
 		return capacityPolicy(ctx, tx, q.ID, out)
@@ -298,7 +321,7 @@ func (s *Server) setCapacityPolicy(ctx context.Context, p auth.Principal, q *set
 func (d *CapacityPolicyDoc) policy() (capacity.Policy, error) {
 	p := capacity.Policy{MaxNodes: d.MaxNodes, MaxGPUs: d.MaxGPUs, NoSpot: d.NoSpot, SpotUnlabeled: d.SpotUnlabeled, CPUOnGPU: d.CPUOnGPU, InstanceTypes: d.InstanceTypes, Zones: d.Zones,
 		Equivalent: d.Equivalent, MaxActions: d.MaxActions, HorizonHours: d.HorizonHours, MinAgeSec: d.MinAgeSec, RampSec: d.RampSec, MaxMovedMilli: d.MaxMovedMilli,
-		MaxStockOut: d.MaxStockOut, StaleSec: d.StaleSec, WaitingSec: d.WaitingSec, Freeze: d.Freeze}
+		MaxStockOut: d.MaxStockOut, StaleSec: d.StaleSec, WaitingSec: d.WaitingSec, Freeze: d.Freeze, Rules: (*capacity.NodeRules)(d.Rules)}
 	for _, m := range []struct {
 		field, text string
 		to          **fleet.Money
@@ -312,6 +335,7 @@ func (d *CapacityPolicyDoc) policy() (capacity.Policy, error) {
 		}
 		*m.to = &v
 	}
+	p.InsureMilli = d.InsureMilli
 	err := p.Validate()
 	var coded *fleet.Error
 	if errors.As(err, &coded) && len(coded.Field) > len("body.") {
@@ -327,7 +351,7 @@ func policyDocOf(p capacity.Policy) CapacityPolicyDoc {
 		}
 		return m.String()
 	}
-	return CapacityPolicyDoc{MaxNodes: p.MaxNodes, MaxGPUs: p.MaxGPUs, HourlyMax: text(p.HourlyMax), DailyMax: text(p.DailyMax), NoSpot: p.NoSpot, SpotUnlabeled: p.SpotUnlabeled,
+	return CapacityPolicyDoc{MaxNodes: p.MaxNodes, MaxGPUs: p.MaxGPUs, HourlyMax: text(p.HourlyMax), DailyMax: text(p.DailyMax), NoSpot: p.NoSpot, SpotUnlabeled: p.SpotUnlabeled, InsureMilli: p.InsureMilli,
 		CPUOnGPU: p.CPUOnGPU, InstanceTypes: p.InstanceTypes, Zones: p.Zones, Equivalent: p.Equivalent, MaxActions: p.MaxActions, HorizonHours: p.HorizonHours, MoveCost: text(p.MoveCost),
-		MinAgeSec: p.MinAgeSec, RampSec: p.RampSec, MaxMovedMilli: p.MaxMovedMilli, MaxStockOut: p.MaxStockOut, StaleSec: p.StaleSec, WaitingSec: p.WaitingSec, Freeze: p.Freeze}
+		MinAgeSec: p.MinAgeSec, RampSec: p.RampSec, MaxMovedMilli: p.MaxMovedMilli, MaxStockOut: p.MaxStockOut, StaleSec: p.StaleSec, WaitingSec: p.WaitingSec, Freeze: p.Freeze, Rules: (*NodeRules)(p.Rules)}
 }

@@ -94,6 +94,7 @@ type Server struct {
 	session       *sessions
 	prices        func() *market.PriceBook // the newest book; whoever works with one keeps it to the end
 	exports       chan struct{}            // a place for each export that runs
+	previews      chan struct{}            // a place for each preview of a capacity policy that is computed
 	listeners     atomic.Int64             // dashboards with an open event stream
 	conversations atomic.Int64             // agents with an open stream or watch
 	closing       context.Context          // ends when the process shuts down: long-lived handlers must watch it
@@ -112,7 +113,7 @@ func New(cfg Config, deps Deps) *Server {
 		deps.Prices = market.Catalogue
 	}
 	s := &Server{cfg: cfg, deps: deps, router: chi.NewRouter(), metrics: newMetrics(deps.Registry), broker: newBroker(), prices: deps.Prices}
-	s.exports = make(chan struct{}, exportsAtOnce)
+	s.exports, s.previews = make(chan struct{}, exportsAtOnce), make(chan struct{}, previewsAtOnce)
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.session = newSessions(deps.DB, strings.HasPrefix(cfg.PublicURL, "https://"))
 	s.router.Use(s.clientAddress, middleware.RequestID, s.recoverer, s.metrics.observe, securityHeaders)
@@ -201,6 +202,8 @@ func (s *Server) register() {
 	s.registerCapacity()
 	s.registerCloudGroups()
 	s.registerKarpenter()
+	s.registerCapacityRollouts()
+	s.registerCompliance()
 	s.registerDemo()
 }
 

@@ -78,6 +78,7 @@ func loadCapacityInput(ctx context.Context, tx *Tx, book *market.PriceBook, clus
 		}
 	}
 	capacity.Evidence(c.in.Nodes, c.in.Pods, c.labels, c.in.Policy)
+	c.in.Restrict(turn.Rollout, turn.Share)
 	c.daemons()
 	if err := c.offerings(ctx, tx); err != nil {
 		return nil, err

@@ -218,7 +218,7 @@ func CapacityPolicyOf(ctx context.Context, tx *Tx, cluster fleet.ClusterID) (p C
 
 // SetCapacityPolicy writes a cluster's policy if version is the one that stands, 0 for none.
 func SetCapacityPolicy(ctx context.Context, tx *Tx, cluster fleet.ClusterID, policy capacity.Policy, version int, by string) error {
-	if err := validCapacityPolicy(policy); err != nil {
+	if err := ValidCapacityPolicy(policy); err != nil {
 		return err
 	}
 	doc, err := json.Marshal(policy)

@@ -65,7 +65,7 @@ func CreateCapacityRollout(ctx context.Context, tx *Tx, r CapacityRollout, clust
 	if err := validateRollout(&r, clusters); err != nil {
 		return "", err
 	}
-	if err := validCapacityPolicy(r.Document); err != nil {
+	if err := ValidCapacityPolicy(r.Document); err != nil {
 		return "", err
 	}
 	doc, err := json.Marshal(r.Document)
@@ -418,8 +418,8 @@ WHERE p.tenant_id = $1 AND p.cluster_id = $2 AND p.open`
 	return t, nil
 }
 
-// validCapacityPolicy refuses what has no meaning, also time zones that nobody knows.
-func validCapacityPolicy(p capacity.Policy) error {
+// ValidCapacityPolicy refuses what has no meaning, also time zones that nobody knows.
+func ValidCapacityPolicy(p capacity.Policy) error {
 	if err := p.Validate(); err != nil {
 		return err
 	}

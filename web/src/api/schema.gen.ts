@@ -452,6 +452,112 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/capacity-rollouts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Rollouts of capacity policies, newest first */
+        get: operations["list-capacity-rollouts"];
+        put?: never;
+        /**
+         * Bring a capacity policy into force in steps: shadow, canary on a growing share, done
+         * @description First it is planned beside the policy in force. Then it is in force on a share of the clusters and of the machines of each, step by step, while what waits, what fails, what it costs and how late requests are is held against what was before. A guard that is passed takes it back, with an alert; so does silence. A frozen cluster stays as it is.
+         */
+        post: operations["create-capacity-rollout"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/capacity-rollouts/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One rollout with its steps */
+        get: operations["get-capacity-rollout"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/capacity-rollouts/{id}/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Take no more steps; guards still take it back */
+        post: operations["pause-capacity-rollout"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/capacity-rollouts/{id}/promote": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Take the next step now, without waiting */
+        post: operations["promote-capacity-rollout"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/capacity-rollouts/{id}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Go on */
+        post: operations["resume-capacity-rollout"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/capacity-rollouts/{id}/rollback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** End it: the policy before is in force again */
+        post: operations["rollback-capacity-rollout"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/catalog/instances": {
         parameters: {
             query?: never;
@@ -769,6 +875,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/clusters/{id}/capacity-policy/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** What a plan would be under a policy, beside that of the policy in force; nothing is saved */
+        post: operations["preview-capacity-policy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/clusters/{id}/cloud-group-actions/{action}/undo": {
         parameters: {
             query?: never;
@@ -910,7 +1033,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Take Plimsoll's NodePools and NodeOverlays away; pools with machines stay
+         * Take Plimsoll's NodePools and NodeOverlays away; pools with machines stay, and pools of others say again what they said before
          * @description Switch it off first. No machine goes: a pool that has machines is refused by the agent and stays as it was told last.
          */
         post: operations["hand-back-karpenter"];
@@ -929,6 +1052,26 @@ export interface paths {
         };
         /** What the agent was told in one order, and what it found and made of each object */
         get: operations["get-karpenter-order"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/clusters/{id}/node-compliance": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Machines that do not obey the cluster's capacity policy, and why
+         * @description What may be bought (types, zones, Spot) and what the policy's node_rules ask of machines. It reports and alerts; no machine is drained because of it.
+         */
+        get: operations["list-node-compliance"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2997,6 +3140,14 @@ export interface components {
             /** @description costs are kept by hours of UTC; an hour belongs to the day in which it begins */
             windows: components["schemas"]["CostWindow"][] | null;
         };
+        CapacityComparison: {
+            /** @description per hour, now */
+            cost: components["schemas"]["Money"];
+            in_force: components["schemas"]["CapacityPlanSum"];
+            /** @description that differ, at most 100 */
+            offerings: components["schemas"]["CapacityOfferDiff"][] | null;
+            proposed: components["schemas"]["CapacityPlanSum"];
+        };
         CapacityGPUGroup: {
             /** Format: int64 */
             count: number;
@@ -3074,6 +3225,15 @@ export interface components {
             reason: string;
             /** @enum {string} */
             state: "keep" | "stays" | "leaving" | "drain";
+        };
+        CapacityOfferDiff: {
+            /** Format: int64 */
+            in_force: number;
+            /** Format: int64 */
+            now: number;
+            offering: components["schemas"]["PlannedOffering"];
+            /** Format: int64 */
+            proposed: number;
         };
         CapacityOption: {
             /** @description per hour; null: not computed */
@@ -3168,6 +3328,52 @@ export interface components {
             /** @description null: none was made yet */
             plan: components["schemas"]["CapacityPlan"];
         };
+        CapacityPlanSum: {
+            /** Format: int64 */
+            adds: number;
+            /** @description per hour */
+            after: components["schemas"]["Money"];
+            /** Format: int64 */
+            drains: number;
+            held: string[] | null;
+            /** @description the search was ended early */
+            incomplete: boolean;
+            /**
+             * Format: double
+             * @description expected, of all machines together
+             */
+            interruptions_per_hour: number;
+            /**
+             * Format: int64
+             * @description pods that no machine is found for
+             */
+            left: number;
+            /**
+             * Format: int64
+             * @description afterwards
+             */
+            machines: number;
+            /**
+             * Format: int64
+             * @description pods
+             */
+            moves: number;
+            /**
+             * Format: double
+             * @description 0 to 1: the highest chance that one of its purchases fails
+             */
+            p_stock_out: number;
+            /**
+             * Format: int64
+             * @description of them
+             */
+            spot: number;
+            /**
+             * Format: int64
+             * @description machines whose price nobody knows; in no sum
+             */
+            unpriced: number;
+        };
         CapacityPlanSummary: {
             /**
              * Format: int64
@@ -3242,6 +3448,11 @@ export interface components {
             instance_types?: string[] | null;
             /**
              * Format: int64
+             * @description thousandths of the machines in use that shall survive the loss of the largest Spot pool, by machines on demand beside it; default 0: none
+             */
+            insure_milli?: number;
+            /**
+             * Format: int64
              * @description machines added or drained by one plan; default 20
              */
             max_actions?: number;
@@ -3273,6 +3484,8 @@ export interface components {
             /** @description decimal; of one pod that moves; default 0.02 */
             move_cost?: string;
             no_spot?: boolean;
+            /** @description what machines must be; they are checked and reported, and none goes because of them */
+            node_rules?: components["schemas"]["NodeRules"];
             /**
              * Format: int64
              * @description a pod that is ready for less is left alone; default 300
@@ -3303,6 +3516,165 @@ export interface components {
              * @description 0: none; the defaults hold
              */
             version: number;
+        };
+        CapacityRollout: {
+            /** @description in the order in which they are reached */
+            clusters: components["schemas"]["CapacityRolloutPart"][] | null;
+            /**
+             * Format: double
+             * @description 0.2: 20 % above what was promised are still well
+             */
+            cost_over: number;
+            /** Format: date-time */
+            created_at: string;
+            created_by: string;
+            /** Format: date-time */
+            finished_at: string | null;
+            /**
+             * Format: int64
+             * @description machines of a cluster that may come or go within an hour under it; after that the policy before finds machines for pods, and nothing else changes
+             */
+            hourly: number;
+            /** Format: uuid */
+            id: string;
+            /**
+             * Format: date-time
+             * @description null: not yet
+             */
+            looked_at: string | null;
+            /** @description why it ended: unplaced, disruption, failed, interruptions, slow, cost, late, errors, leaves_pods, nothing_told, policy_changed, clusters_gone, or words */
+            outcome: string;
+            /** @description the cluster that ended it; empty: none */
+            outcome_cluster_id: string;
+            /** @description no step is taken; guards still take it back */
+            paused: boolean;
+            /** @description proposed */
+            policy: components["schemas"]["CapacityPolicyDoc"];
+            /**
+             * Format: int64
+             * @description of its newest step
+             */
+            seq: number;
+            /** Format: int64 */
+            shadow_seconds: number;
+            /** @description 0 to 1: of the clusters, and of the machines of each, that a step reaches; one at least */
+            shares: number[] | null;
+            /**
+             * Format: date-time
+             * @description by our clock: when the step was taken
+             */
+            stage_at: string;
+            /**
+             * Format: int64
+             * @description that each step is watched for
+             */
+            stage_seconds: number;
+            /** @enum {string} */
+            state: "shadow" | "canary" | "done" | "rolled_back" | "cancelled" | "superseded";
+            /**
+             * Format: int64
+             * @description of shares, from 0, in the canary
+             */
+            step: number;
+            /** @description oldest first; only of a single rollout */
+            steps?: components["schemas"]["CapacityRolloutEvent"][] | null;
+        };
+        CapacityRolloutActBody: {
+            /** @description of a rollback; kept with it and in the audit log */
+            reason?: string;
+            /**
+             * Format: int64
+             * @description of the newest step that was read: nothing is done if another was taken meanwhile
+             */
+            seq?: number;
+        };
+        CapacityRolloutEvent: {
+            actor: string;
+            /** Format: date-time */
+            at: string;
+            outcome: string;
+            /** Format: int64 */
+            seq: number;
+            /** Format: int64 */
+            step: number;
+            /** @enum {string} */
+            what: "shadow" | "canary" | "done" | "rolled_back" | "cancelled" | "superseded" | "paused" | "resumed";
+        };
+        CapacityRolloutPart: {
+            /** @description of the newest look; null: none told everything */
+            after: components["schemas"]["CapacitySigns"];
+            /** @description the policy before */
+            base: components["schemas"]["CapacityPolicyDoc"];
+            /**
+             * Format: int64
+             * @description 0: none; the defaults
+             */
+            base_version: number;
+            /** @description before it was in force; null: it is not yet */
+            before: components["schemas"]["CapacitySigns"];
+            cluster: string;
+            /** Format: uuid */
+            cluster_id: string;
+            /** @description per hour, that the cost guard holds against; null: not known */
+            cost_limit: components["schemas"]["Money"];
+            /** @description the proposed policy is, on the share of the step */
+            in_force: boolean;
+            /** @description the guard that the newest look passed; empty: none */
+            passed: string;
+            /** @description planned beside the policy in force; null: not yet */
+            shadow: components["schemas"]["CapacityComparison"];
+            /**
+             * Format: int64
+             * @description of this step, with something missing; at twice the step the rollout is taken back
+             */
+            silent_seconds: number;
+            /**
+             * Format: int64
+             * @description of this step, with everything told
+             */
+            watched_seconds: number;
+        };
+        CapacitySigns: {
+            /** @description per hour: machines of a known price */
+            cost: components["schemas"]["Money"];
+            /**
+             * Format: int64
+             * @description PodDisruptionBudgets with fewer healthy pods than they want
+             */
+            disruption_breached: number;
+            /** Format: double */
+            error_ratio: number | null;
+            /**
+             * Format: int64
+             * @description that could not be had
+             */
+            failed: number;
+            /** Format: int64 */
+            interruptions: number;
+            /**
+             * Format: double
+             * @description null: nobody said
+             */
+            late_ratio: number | null;
+            /**
+             * Format: int64
+             * @description pods without a machine for longer than the policy allows
+             */
+            long_waiting: number;
+            /** Format: double */
+            machine_hours: number;
+            /**
+             * Format: double
+             * @description from a pod's creation to ready, the slow tenth; null: too few to tell
+             */
+            ready_seconds: number | null;
+            /**
+             * Format: int64
+             * @description machines that came
+             */
+            started: number;
+            /** Format: int64 */
+            unpriced: number;
         };
         CatalogAnswer: {
             /** @description of the whole catalogue */
@@ -4061,6 +4433,38 @@ export interface components {
             /** @description some of it has no list price, and is not in the amounts */
             unlisted: boolean;
         };
+        "Create-capacity-rolloutRequest": {
+            /** @description in the order in which they are reached; each must be in enforce */
+            clusters: string[] | null;
+            /**
+             * Format: double
+             * @description default 0.2: 20 % above what was promised
+             */
+            cost_over?: number;
+            /**
+             * Format: int64
+             * @default 10
+             */
+            hourly?: number;
+            policy: components["schemas"]["CapacityPolicyDoc"];
+            /**
+             * Format: int64
+             * @default 1800
+             */
+            shadow_seconds?: number;
+            /** @description 0 to 1, rising, the last 1. Default 0.1, 0.5, 1 */
+            shares?: number[] | null;
+            /**
+             * Format: int64
+             * @default 3600
+             */
+            stage_seconds?: number;
+            /**
+             * Format: int64
+             * @description of the policy that was read, of a rollout to one cluster
+             */
+            version?: number;
+        };
         "Create-replayRequest": {
             /** @description names as plimsoll replay policies lists them; default: hpa-70, hpa-70+queue, keda-inflight-70, static-peak */
             baselines?: string[] | null;
@@ -4790,6 +5194,8 @@ export interface components {
             /** @default default */
             class_name?: string;
             enabled: boolean;
+            /** @description NodePools of others that plans shall write: they come after all of ours and keep what they bring. The agent must allow it (autoscalers.karpenter.own). What they said before is kept, and said again once they are left out here or handed back */
+            own?: string[] | null;
             /** @description tell effective prices by NodeOverlays, an alpha feature of Karpenter */
             prices?: boolean;
             /** @description node label that names a reservation; empty: reserved machines are left to Karpenter */
@@ -4843,6 +5249,9 @@ export interface components {
         "List-capacity-reservationsResponse": {
             /** @description by cloud, region, zone and type */
             items: components["schemas"]["ReservedStock"][] | null;
+        };
+        "List-capacity-rolloutsResponse": {
+            items: components["schemas"]["CapacityRollout"][] | null;
         };
         "List-channel-deliveriesResponse": {
             items: components["schemas"]["Delivery"][] | null;
@@ -5111,9 +5520,72 @@ export interface components {
             uid: string;
             zone: string;
         };
+        NodeCompliance: {
+            findings: components["schemas"]["NodeFinding"][] | null;
+            node: string;
+            offering: components["schemas"]["PlannedOffering"];
+            pool: string;
+            /** @description rules that nobody can tell about: type, zone, taint, driver */
+            unchecked: string[] | null;
+        };
+        NodeComplianceList: {
+            /**
+             * Format: date-time
+             * @description data time; null: the cluster never reported
+             */
+            at: string | null;
+            /**
+             * Format: int64
+             * @description machines with findings
+             */
+            breaking: number;
+            /**
+             * Format: int64
+             * @description machines, without those of the control plane
+             */
+            checked: number;
+            /** @description machines with findings or rules that could not be checked, findings first, by name, at most 2000 */
+            items: components["schemas"]["NodeCompliance"][] | null;
+            /**
+             * Format: int64
+             * @description 0: none; then nothing is asked of machines
+             */
+            policy_version: number;
+            truncated: boolean;
+            /**
+             * Format: int64
+             * @description machines without findings of which some rule could not be checked
+             */
+            unknown: number;
+        };
+        NodeFinding: {
+            /** @enum {string} */
+            code: "type" | "zone" | "spot" | "age" | "label" | "taint" | "driver" | "driver_differs";
+            /** @description empty: it has none */
+            got: string;
+            want: string;
+        };
         NodeListBody: {
             items: components["schemas"]["Node"][] | null;
             next_cursor?: string;
+        };
+        NodeRules: {
+            /** @description key or key=value:effect that each machine with GPUs must have */
+            gpu_taints?: string[] | null;
+            /** @description key or key=value that each machine must have */
+            labels?: string[] | null;
+            /**
+             * Format: int64
+             * @description a machine that runs for longer is reported; 0: no limit
+             */
+            max_age_hours?: number;
+            /**
+             * Format: int64
+             * @description major version of the NVIDIA driver; 0: no limit
+             */
+            min_driver?: number;
+            /** @description machines of one GPU model have one major version of the driver */
+            same_driver?: boolean;
         };
         OptimizerAlternative: {
             /** Format: int64 */
@@ -5606,6 +6078,13 @@ export interface components {
             /** @description YAML */
             document: string;
             name: string;
+        };
+        "Preview-capacity-policyRequest": {
+            policy: components["schemas"]["CapacityPolicyDoc"];
+        };
+        "Preview-capacity-policyResponse": {
+            /** @description null: the cluster never reported */
+            comparison: components["schemas"]["CapacityComparison"];
         };
         PriceDoubt: {
             /** @description about what it was held against */
@@ -6226,6 +6705,8 @@ export interface components {
         };
         SetCapacityPolicyInputBody: {
             policy: components["schemas"]["CapacityPolicyDoc"];
+            /** @description why it is in force at once, without a rollout, on a cluster that enforces; kept in the audit log */
+            rollout_override?: string;
             /**
              * Format: int64
              * @description of the policy that was read; 0: none was there
@@ -9281,6 +9762,531 @@ export interface operations {
             };
         };
     };
+    "list-capacity-rollouts": {
+        parameters: {
+            query?: {
+                /** @description empty: of all clusters */
+                cluster?: string;
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List-capacity-rolloutsResponse"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "create-capacity-rollout": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Create-capacity-rolloutRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CapacityRollout"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "get-capacity-rollout": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CapacityRollout"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "pause-capacity-rollout": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CapacityRolloutActBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CapacityRollout"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "promote-capacity-rollout": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CapacityRolloutActBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CapacityRollout"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "resume-capacity-rollout": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CapacityRolloutActBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CapacityRollout"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "rollback-capacity-rollout": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CapacityRolloutActBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CapacityRollout"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
     "search-catalog": {
         parameters: {
             query?: {
@@ -10817,6 +11823,86 @@ export interface operations {
             };
         };
     };
+    "preview-capacity-policy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Preview-capacity-policyRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Preview-capacity-policyResponse"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
     "undo-cloud-group-action": {
         parameters: {
             query?: never;
@@ -11627,6 +12713,73 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["KarpenterOrderOutputBody"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "list-node-compliance": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeComplianceList"];
                 };
             };
             /** @description Unauthorized */
