@@ -127,6 +127,13 @@ type Groups interface {
 	// CodeInvalid outside the policy's bounds or its owner's.
 	Resize(ctx context.Context, r Resize) (Resized, error)
 	Progress(ctx context.Context, r Resized) (Progress, error)
+	// Writers are what of the cloud itself changes the group, as far as it is not stopped, sorted by kind and name.
+	Writers(ctx context.Context, ref string) ([]Writer, error)
+	// Machines of a group, sorted by id.
+	Machines(ctx context.Context, ref string) ([]GroupMachine, error)
+	// Terminate ends machines by name and lowers the size by as many: what runs on others goes on. Its errors are Termination.Check's and the cloud's; after
+	// one in the middle it is asked again.
+	Terminate(ctx context.Context, t Termination) (Resized, error)
 	// Suspend stops whatever of the cloud would change the size by itself; Resume starts what Suspend stopped.
 	Suspend(ctx context.Context, ref string) (Suspension, error)
 	Resume(ctx context.Context, s Suspension) error

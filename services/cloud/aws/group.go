@@ -30,9 +30,12 @@ type scalingAPI interface {
 	SetDesiredCapacity(context.Context, *autoscaling.SetDesiredCapacityInput, ...func(*autoscaling.Options)) (*autoscaling.SetDesiredCapacityOutput, error)
 	SuspendProcesses(context.Context, *autoscaling.SuspendProcessesInput, ...func(*autoscaling.Options)) (*autoscaling.SuspendProcessesOutput, error)
 	ResumeProcesses(context.Context, *autoscaling.ResumeProcessesInput, ...func(*autoscaling.Options)) (*autoscaling.ResumeProcessesOutput, error)
+	DescribePolicies(context.Context, *autoscaling.DescribePoliciesInput, ...func(*autoscaling.Options)) (*autoscaling.DescribePoliciesOutput, error)
+	DescribeScheduledActions(context.Context, *autoscaling.DescribeScheduledActionsInput, ...func(*autoscaling.Options)) (*autoscaling.DescribeScheduledActionsOutput, error)
+	TerminateInstanceInAutoScalingGroup(context.Context, *autoscaling.TerminateInstanceInAutoScalingGroupInput, ...func(*autoscaling.Options)) (*autoscaling.TerminateInstanceInAutoScalingGroupOutput, error)
 }
 
-// Groups changes the size of EC2 Auto Scaling groups, which is all that it changes. A Ref is "region/name". Safe for concurrent use.
+// Groups changes the size of EC2 Auto Scaling groups, ends machines of theirs by name, and stops and starts their processes, which is all that it changes. A Ref is "region/name". Safe for concurrent use.
 //
 // Auto Scaling has neither versions nor tokens: the size is absolute, so that asking twice is asking once, and a Version is the sizes that
 // were read. Between reading and writing another writer can slip in; the result's Before says what was there.

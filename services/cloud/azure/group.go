@@ -14,8 +14,8 @@ import (
 	"plimsoll.dev/services/fleet"
 )
 
-// Groups changes the capacity of virtual machine scale sets, and switches autoscale settings off and on again, which is all that it
-// changes. A Ref is the scale set's resource id. Safe for concurrent use.
+// Groups changes the capacity of virtual machine scale sets, ends machines of theirs by name, and switches autoscale settings off and on again, which is all
+// that it changes. A Ref is the scale set's resource id. Safe for concurrent use.
 //
 // A Version is the scale set's etag, which goes along with a change: Azure refuses the change when somebody was faster.
 type Groups struct{ src *Source }
@@ -269,19 +269,10 @@ func (g *Groups) Suspend(ctx context.Context, ref string) (cloud.Suspension, err
 	if err := g.check(ref); err != nil {
 		return s, err
 	}
-	var found []string
-	err := g.src.list(ctx, "list autoscale settings", func(ctx context.Context) error {
-		first := query("/subscriptions/"+g.src.cfg.Access.SubscriptionID+"/providers/Microsoft.Insights/autoscalesettings", autoscaleVersion)
-		return pages(ctx, &g.src.manager, first, func(a *autoscale) {
-			if a.Properties.Enabled && strings.EqualFold(a.Properties.TargetResourceURI, ref) && g.own(a.ID) {
-				found = append(found, a.ID)
-			}
-		})
-	})
+	found, err := g.scalers(ctx, ref)
 	if err != nil {
 		return s, err
 	}
-	slices.Sort(found)
 	for _, id := range found {
 		if err := g.enable(ctx, id, false); err != nil {
 			return s, err // What names those that are off
@@ -289,6 +280,20 @@ func (g *Groups) Suspend(ctx context.Context, ref string) (cloud.Suspension, err
 		s.What = append(s.What, id)
 	}
 	return s, nil
+}
+
+// scalers are the ids of the autoscale settings that write a scale set's capacity, sorted.
+func (g *Groups) scalers(ctx context.Context, ref string) (found []string, err error) {
+	err = g.src.list(ctx, "list autoscale settings", func(ctx context.Context) error {
+		first := query("/subscriptions/"+g.src.cfg.Access.SubscriptionID+"/providers/Microsoft.Insights/autoscalesettings", autoscaleVersion)
+		return pages(ctx, &g.src.manager, first, func(a *autoscale) {
+			if a.Properties.Enabled && strings.EqualFold(a.Properties.TargetResourceURI, ref) && g.own(a.ID) {
+				found = append(found, a.ID)
+			}
+		})
+	})
+	slices.Sort(found)
+	return found, err
 }
 
 // Resume implements cloud.Groups.

@@ -33,7 +33,15 @@ type MachineGroup struct {
 	Old      bool   // it has a failure of last year in its books
 	Scaler   string // mode of the cloud's own scaling; empty: there is none. AWS: ignored, its processes run
 	Stopped  []string
+	// What of the cloud changes the group, of an AWS group: policies as name or name=kind, those named off-... are switched off; schedules by name.
+	Policies  []string
+	Schedules []string
+	Balance   bool     // a regional GCP group moves machines between zones
+	Kept      []string // machines that their owner protects, by id
 
+	names    []int // of machines that run
+	born     int
+	ended    []string
 	failures []shortage
 	etag     int
 	op       shortage // of the last change
@@ -173,6 +181,8 @@ func (s *Server) groups(w http.ResponseWriter, r *http.Request, body []byte) boo
 	case path == "/" && strings.Contains(string(body), "Version=2011-01-01"):
 		q, _ := url.ParseQuery(string(body))
 		s.awsGroups(w, r, q)
+	case strings.Contains(path, "/virtualMachineScaleSets/") && (strings.HasSuffix(path, "/virtualMachines") || strings.HasSuffix(path, "/delete")):
+		s.azureMachines(w, r, body)
 	case strings.Contains(path, "/virtualMachineScaleSets") || strings.Contains(strings.ToLower(path), "/autoscalesettings") || strings.HasPrefix(path, "/subscriptions/sub/operations/"):
 		s.azureGroupCall(w, r, body)
 	case strings.Contains(path, "/instanceGroupManagers") || strings.Contains(path, "/autoscalers") || strings.Contains(path, "/instanceTemplates/"):
@@ -185,7 +195,8 @@ func (s *Server) groups(w http.ResponseWriter, r *http.Request, body []byte) boo
 }
 
 func (s *Server) awsGroups(w http.ResponseWriter, r *http.Request, q url.Values) {
-	action := known(q.Get("Action"), "DescribeAutoScalingGroups", "DescribeScalingActivities", "SetDesiredCapacity", "SuspendProcesses", "ResumeProcesses")
+	action := known(q.Get("Action"), "DescribeAutoScalingGroups", "DescribeScalingActivities", "SetDesiredCapacity", "SuspendProcesses", "ResumeProcesses",
+		"DescribePolicies", "DescribeScheduledActions", "TerminateInstanceInAutoScalingGroup")
 	how := s.call(action, r)
 	refuse := func(status int, code, message string) {
 		send(w, "text/xml", status, []byte(`<ErrorResponse xmlns="http://autoscaling.amazonaws.com/doc/2011-01-01/"><Error><Type>Sender</Type><Code>`+code+`</Code><Message>`+message+`</Message></Error><RequestId>fake</RequestId></ErrorResponse>`), "")
@@ -205,7 +216,7 @@ func (s *Server) awsGroups(w http.ResponseWriter, r *http.Request, q url.Values)
 	defer s.mu.Unlock()
 	var inside []element
 	g := s.group(q.Get("AutoScalingGroupName"))
-	if action != "DescribeAutoScalingGroups" && g.Name == "" {
+	if action != "DescribeAutoScalingGroups" && action != "TerminateInstanceInAutoScalingGroup" && g.Name == "" {
 		refuse(http.StatusBadRequest, "ValidationError", "AutoScalingGroup name not found - null")
 		return
 	}
@@ -242,6 +253,14 @@ func (s *Server) awsGroups(w http.ResponseWriter, r *http.Request, q url.Values)
 			return
 		}
 		g.resize(n, s.clock)
+	case "DescribePolicies":
+		inside = []element{node("ScalingPolicies", g.awsPolicies()...)}
+	case "DescribeScheduledActions":
+		inside = []element{node("ScheduledUpdateGroupActions", g.awsSchedules()...)}
+	case "TerminateInstanceInAutoScalingGroup":
+		if !s.awsEnd(q, refuse) {
+			return
+		}
 	case "SuspendProcesses", "ResumeProcesses":
 		for k, v := range q {
 			process := known(v[0], "Launch", "Terminate", "AZRebalance", "AlarmNotification", "ScheduledActions")
@@ -283,11 +302,18 @@ func (g *MachineGroup) xml() element {
 		step = n
 	}
 	instance := func(state string) {
-		instances = append(instances, node("member", leaves("InstanceId", fmt.Sprint("i-", len(instances)), "AvailabilityZone", first(g.Zones), "LifecycleState", state, "HealthStatus", "Healthy",
+		instances = append(instances, node("member", leaves("InstanceId", fmt.Sprintf("i-9%x", len(instances)), "AvailabilityZone", first(g.Zones), "LifecycleState", state, "HealthStatus", "Healthy",
 			"ProtectedFromScaleIn", "false", "WeightedCapacity", weight)...))
 	}
-	for i := 0; i < g.Running; i += step {
-		instance("InService")
+	if step == 1 {
+		for _, n := range g.machines() {
+			id := g.machineID(n)
+			instances = append(instances, node("member", leaves("InstanceId", id, "AvailabilityZone", first(g.Zones), "LifecycleState", "InService", "HealthStatus", "Healthy", "ProtectedFromScaleIn", fmt.Sprint(g.kept(id)), "WeightedCapacity", weight)...))
+		}
+	} else {
+		for i := 0; i < g.Running; i += step {
+			instance("InService")
+		}
 	}
 	if g.Slow {
 		for i := g.Running; i < g.Desired; i += step {
@@ -527,6 +553,10 @@ func (s *Server) gcpGroups(w http.ResponseWriter, r *http.Request, body []byte) 
 		_ = json.Unmarshal(body, &in)
 		g.Scaler = known(in.AutoscalingPolicy.Mode, "ON", "OFF", "ONLY_SCALE_OUT")
 		sendJSON(w, http.StatusOK, form{"name": "op", "status": "DONE"}, how)
+	case "instanceGroupManagers.listManagedInstances":
+		s.gcpGroupMachines(w, r, g, how, refuse)
+	case "instanceGroupManagers.deleteInstances":
+		g.gcpEnd(w, r, body, s.clock, how, refuse)
 	case "instanceGroupManagers.listErrors":
 		s.gcpErrors(w, r, g, how, refuse)
 	case "instanceGroupManagers.resize":
@@ -604,6 +634,9 @@ func (g *MachineGroup) gcpManager() form {
 			zones = append(zones, form{"zone": api + "zones/" + z})
 		}
 		m["region"], m["distributionPolicy"] = api+"regions/"+g.Region, form{"zones": zones, "targetShape": "ANY"}
+	}
+	if g.Balance {
+		m["updatePolicy"] = form{"instanceRedistributionType": "PROACTIVE"}
 	}
 	if g.Mixed {
 		m["instanceFlexibilityPolicy"] = form{"instanceSelections": form{"best": form{"rank": 1, "machineTypes": g.Types[:1]}, "other": form{"rank": 2, "machineTypes": g.Types[1:]}}}

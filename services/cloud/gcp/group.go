@@ -19,7 +19,8 @@ import (
 	"plimsoll.dev/services/fleet"
 )
 
-// Groups changes the size of managed instance groups, and switches their autoscalers off and on again, which is all that it changes. A Ref
+// Groups changes the size of managed instance groups, ends machines of theirs by name, and switches their autoscalers off and on again, which is all that it
+// changes. A Ref
 // is "zones/us-central1-a/instanceGroupManagers/name", or the same with regions. Safe for concurrent use.
 //
 // A Version is the group's fingerprint and size. Google takes no version with a resize, but a request id: the same action sent again is
@@ -65,7 +66,8 @@ type manager struct {
 			MachineTypes []string
 		}
 	}
-	Status struct{ Autoscaler string } // a link
+	Status       struct{ Autoscaler string } // a link
+	UpdatePolicy struct{ InstanceRedistributionType string }
 }
 
 // template is what the machines of a group are made from.
@@ -163,12 +165,16 @@ func (g *Groups) Describe(ctx context.Context, ref string) (cloud.Group, error) 
 }
 
 func (g *Groups) describe(ctx context.Context, ref string) (out cloud.Group, scaler *autoscaler, err error) {
+	out, _, scaler, err = g.manager(ctx, ref)
+	return out, scaler, err
+}
+
+func (g *Groups) manager(ctx context.Context, ref string) (out cloud.Group, m manager, scaler *autoscaler, err error) {
 	place, err := g.place(ref)
 	if err != nil {
-		return out, nil, err
+		return out, m, nil, err
 	}
 	err = g.src.list(ctx, "read "+ref, func(ctx context.Context) error {
-		var m manager
 		if err := g.src.compute.Get(ctx, g.address(ref), &m); err != nil {
 			return err
 		}
@@ -193,7 +199,7 @@ func (g *Groups) describe(ctx context.Context, ref string) (out cloud.Group, sca
 		}
 		return nil
 	})
-	return out, scaler, err
+	return out, m, scaler, err
 }
 
 // types reads what the machines are made from.
@@ -268,7 +274,11 @@ func (g *Groups) Resize(ctx context.Context, r cloud.Resize) (cloud.Resized, err
 
 // requestID is the UUID that stands for an action: of what is asked, so that an action cannot be taken for another of the same token.
 func requestID(r cloud.Resize) string {
-	h := sha256.Sum256(fmt.Appendf(nil, "%s|%d|%s", r.Ref, r.Desired, r.Token))
+	return uuidOf(fmt.Sprintf("%s|%d|%s", r.Ref, r.Desired, r.Token))
+}
+
+func uuidOf(text string) string {
+	h := sha256.Sum256([]byte(text))
 	h[6], h[8] = h[6]&0x0f|0x80, h[8]&0x3f|0x80 // version 8, RFC 9562
 	return fmt.Sprintf("%x-%x-%x-%x-%x", h[0:4], h[4:6], h[6:8], h[8:10], h[10:16])
 }
