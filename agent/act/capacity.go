@@ -168,6 +168,9 @@ func (a *Actor) change(ctx context.Context, plan *agentv1.Plan, x *agentv1.Capac
 }
 
 func (a *Actor) tryChange(ctx context.Context, plan *agentv1.Plan, x *agentv1.CapacityAction) *agentv1.ActionResult {
+	if x.GetNodeDrain() != nil && x.GetAbsent() {
+		return a.release(ctx, plan, x)
+	}
 	if x.GetNodeDrain() != nil {
 		return a.drain(plan, x)
 	}

@@ -3872,7 +3872,7 @@ type CapacityAction struct {
 	ActionId      string                 `protobuf:"bytes,1,opt,name=action_id,json=actionId,proto3" json:"action_id,omitempty"`
 	NodePool      *NodePoolSpec          `protobuf:"bytes,2,opt,name=node_pool,json=nodePool,proto3" json:"node_pool,omitempty"`
 	NodeOverlay   *NodeOverlaySpec       `protobuf:"bytes,3,opt,name=node_overlay,json=nodeOverlay,proto3" json:"node_overlay,omitempty"`
-	Absent        bool                   `protobuf:"varint,4,opt,name=absent,proto3" json:"absent,omitempty"`  // it shall not exist: of the object only the name counts. A pool with machines stays; one that others made says again what it said before
+	Absent        bool                   `protobuf:"varint,4,opt,name=absent,proto3" json:"absent,omitempty"`  // it shall not exist: of the object only the name counts. A pool with machines stays; one that others made says again what it said before; a drained machine takes pods again
 	Reasons       []string               `protobuf:"bytes,5,rep,name=reasons,proto3" json:"reasons,omitempty"` // codes, for the agent's log
 	NodeDrain     *NodeDrain             `protobuf:"bytes,6,opt,name=node_drain,json=nodeDrain,proto3" json:"node_drain,omitempty"`
 	WarmPool      *WarmPool              `protobuf:"bytes,7,opt,name=warm_pool,json=warmPool,proto3" json:"warm_pool,omitempty"`
