@@ -35,7 +35,8 @@ type Places struct {
 const (
 	maxReplicasMachine = 512 // counted on one machine
 	maxPlaces          = 256
-	leastChance        = 10 // thousandths, of a ladder: what comes after is not asked for
+	leastChance        = 10_000 // millionths, of a ladder: what comes after is not asked for
+	million            = 1_000_000
 )
 
 // PlacesOf works out what replicas of a workload cost in the cluster. like is a pod of the same service elsewhere, for a workload of which no pod is here; nil:
@@ -147,7 +148,7 @@ func (d *planner) newPlaces(pod int) ([]Place, *int) {
 	most := 0
 	var limit *int
 	var open *Place
-	none := int64(1000)
+	none := int64(million)
 	for _, o := range all {
 		k, cand := &d.kinds[o.c], &d.in.Candidates[o.c]
 		if n := d.machines(k) * int64(o.per); n < noCap {
@@ -165,14 +166,15 @@ func (d *planner) newPlaces(pod int) ([]Place, *int) {
 			open, p.Weighed = &p, 0
 		}
 		miss := min(max(cand.StockOutMilli, 0), 1000)
-		open.Weighed = open.Weighed.Add(o.w.MulDiv(none*(1000-miss), 1_000_000))
-		if none = none * miss / 1000; none < leastChance {
+		had := none * (1000 - miss) / 1000
+		open.Weighed = open.Weighed.Add(o.w.MulDiv(had, million))
+		if none -= had; none < leastChance {
 			break
 		}
 	}
 	switch {
 	case open != nil:
-		open.Weighed = open.Weighed.Add(all[len(all)-1].w.MulDiv(none, 1000)) // when nothing can be had at all: the dearest
+		open.Weighed = open.Weighed.Add(all[len(all)-1].w.MulDiv(none, million)) // when nothing can be had at all: the dearest
 		out = append(out, *open)
 	default: // all have a stock, or there are none
 		n := 0

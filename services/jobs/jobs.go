@@ -107,6 +107,8 @@ func New(cfg Config, deps Deps) (*Client, error) {
 	river.AddWorker(workers, &CapacityPlan{DB: deps.DB, Prices: deps.Prices, Log: deps.Log, Took: planned, Unsound: brokenPlans})
 	river.AddWorker(workers, &CapacityRolloutSweep{DB: deps.DB, Log: deps.Log})
 	river.AddWorker(workers, &CapacityRollout{DB: deps.DB, Prices: deps.Prices, Log: deps.Log})
+	river.AddWorker(workers, &ServiceSweep{DB: deps.DB, Log: deps.Log})
+	river.AddWorker(workers, &ServicePlan{DB: deps.DB, Log: deps.Log})
 	river.AddWorker(workers, &ReplayWorker{DB: deps.DB, Prices: deps.Prices, Log: deps.Log})
 	river.AddWorker(workers, &Compact{DB: deps.DB})
 	river.AddWorker(workers, &CloseHour{DB: deps.DB, Prices: deps.Prices, Log: deps.Log})
@@ -152,6 +154,8 @@ func New(cfg Config, deps Deps) (*Client, error) {
 			river.NewPeriodicJob(river.PeriodicInterval(capacitySweepEvery), func() (river.JobArgs, *river.InsertOpts) { return CapacitySweepArgs{}, nil },
 				&river.PeriodicJobOpts{RunOnStart: true}),
 			river.NewPeriodicJob(river.PeriodicInterval(capacityRolloutEvery), func() (river.JobArgs, *river.InsertOpts) { return CapacityRolloutSweepArgs{}, nil },
+				&river.PeriodicJobOpts{RunOnStart: true}),
+			river.NewPeriodicJob(river.PeriodicInterval(serviceSweepEvery), func() (river.JobArgs, *river.InsertOpts) { return ServiceSweepArgs{}, nil },
 				&river.PeriodicJobOpts{RunOnStart: true}),
 			river.NewPeriodicJob(river.PeriodicInterval(groupsEvery), func() (river.JobArgs, *river.InsertOpts) { return CloudGroupsSweepArgs{}, nil },
 				&river.PeriodicJobOpts{RunOnStart: true}),
