@@ -84,6 +84,10 @@ func Buy(in *Input, p *Plan) (*Purchase, error) {
 					n.Pods = append(n.Pods, i)
 				}
 			}
+			if g.Why == WhyWarm {
+				n.Pods = append(n.Pods, len(out.Pods))
+				out.Pods = append(out.Pods, placeholder(&in.Candidates[g.Candidate], len(out.Pods)))
+			}
 			slices.Sort(n.Pods)
 			out.New = append(out.New, n)
 		}

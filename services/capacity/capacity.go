@@ -45,6 +45,7 @@ type Input struct {
 	Rules      []NodeRule       `json:"rules,omitempty"`  // what pods' specs say about nodes
 	Limits     []Limit          `json:"limits,omitempty"` // PodDisruptionBudgets
 	Needs      []Need           `json:"needs,omitempty"`  // what pods ask of GPUs and their driver
+	Growths    []Growth         `json:"growths,omitempty"`
 }
 
 // Policy holds the caps and the taste of a cluster. Zero values mean no cap, and the defaults of WithDefaults.
@@ -73,6 +74,7 @@ type Policy struct {
 	Freeze        []FreezeWindow `json:"freeze,omitempty"`
 	GPUDriver     string         `json:"gpu_driver,omitempty"` // of the image that new machines with GPUs boot; empty: unknown, unless machines of the type run
 	GPUCUDA       string         `json:"gpu_cuda,omitempty"`   // newest CUDA of that driver; empty: by NVIDIA's table
+	Warm          []WarmRule     `json:"warm,omitempty"`       // machines that are kept ready
 	GPUNeeds      []GPUNeed      `json:"gpu_needs,omitempty"`  // of workloads that say nothing themselves; the first that matches holds
 }
 
@@ -140,6 +142,9 @@ func (p Policy) Validate() error {
 		return bad("", "a list of the policy is too long")
 	}
 	if err := p.validateFit(bad); err != nil {
+		return err
+	}
+	if err := p.validateWarm(bad); err != nil {
 		return err
 	}
 	return p.validateFreeze(bad)

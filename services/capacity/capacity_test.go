@@ -260,6 +260,11 @@ func draw(t *rapid.T) capacity.Input {
 	if rapid.IntRange(0, 9).Draw(t, "stale") == 0 {
 		in.DataAt = now.Add(-time.Hour)
 	}
+	if rapid.IntRange(0, 2).Draw(t, "kept ready") == 0 {
+		pol.Warm = []capacity.WarmRule{{Name: "small", InstanceTypes: []string{"small"}, How: capacity.WarmFixed, Count: int64(rapid.IntRange(0, 3).Draw(t, "ready")), Spot: rapid.Bool().Draw(t, "ready on Spot")},
+			{Name: "l4", GPUModel: "L4", GPUs: 1, How: capacity.WarmGrowth, Count: 4, Least: 1}}
+		in.Growths = []capacity.Growth{{Rule: "l4", GPUs: int64(rapid.IntRange(0, 3).Draw(t, "growth")), Samples: rapid.IntRange(0, 1).Draw(t, "samples")}}
+	}
 	if rapid.Bool().Draw(t, "recalls") {
 		pol.InsureMilli = rapid.SampledFrom([]int64{0, 300, 1000}).Draw(t, "insured")
 		in.Recall(drawNews(t, &in))
@@ -398,7 +403,7 @@ func TestPlansComeToAnEnd(t *testing.T) {
 			if !p.Changes() {
 				return
 			}
-			insured := slices.ContainsFunc(p.Add, func(g capacity.Group) bool { return g.Why == capacity.WhyInsurance })
+			insured := slices.ContainsFunc(p.Add, func(g capacity.Group) bool { return g.Why == capacity.WhyInsurance || g.Why == capacity.WhyWarm })
 			if cost >= 0 && quiet(in) && p.After > cost && !insured {
 				t.Fatalf("round %d costs %s after %s: %v", round, p.After, cost, told(p))
 			}

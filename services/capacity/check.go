@@ -21,6 +21,7 @@ func Check(in Input, p *Plan) []string {
 	c.caps()
 	c.drains()
 	c.machines()
+	c.checkWarm()
 	return c.bad
 }
 
@@ -214,7 +215,7 @@ func (c *checker) machines() {
 				placed[name] = true
 				pods = append(pods, c.pod[name]...)
 			}
-			if len(m.Pods) == 0 && (g.Why != WhyInsurance || c.in.Policy.InsureMilli == 0) {
+			if len(m.Pods) == 0 && (g.Why != WhyInsurance || c.in.Policy.InsureMilli == 0) && (g.Why != WhyWarm || len(c.in.Policy.Warm) == 0) {
 				c.say("a new %s for nothing", g.Offering.InstanceType)
 			}
 			if why := d.newHolds(g.Candidate, pods); why != "" {

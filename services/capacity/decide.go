@@ -60,6 +60,7 @@ func Decide(in Input, stop func() bool) (*Plan, error) {
 		return nil, err
 	}
 	d.insure()
+	d.warm()
 	d.improve()
 	if err := d.compare(); err != nil {
 		return nil, err
@@ -303,7 +304,7 @@ func (d *planner) roomFor(pod int, except *host) *host {
 	var best *host
 	var least int64
 	for _, h := range d.hosts {
-		if h == except || h.gone || !h.open || !h.room.fits(p, h.shares) || d.refuses(p, &h.kind) != "" || !d.welcome(pod, h) {
+		if h == except || h.gone || !h.open || h.fixed == string(WhyWarm) || !h.room.fits(p, h.shares) || d.refuses(p, &h.kind) != "" || !d.welcome(pod, h) {
 			continue
 		}
 		left := h.room.cpu + h.room.mem/4

@@ -2,6 +2,7 @@ package capacity
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -269,6 +270,7 @@ func Fit(in *Input, told *Told, notes []map[string]string, compute func(fleet.GP
 	for i := range in.Candidates {
 		c := &in.Candidates[i]
 		c.Facts = Facts{}
+		maps.DeleteFunc(c.Labels, func(key, _ string) bool { return fitOf(key) != "" }) // facts answer these: no new machine is labelled with what another one runs
 		if c.GPUCount == 0 {
 			continue
 		}

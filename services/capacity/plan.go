@@ -42,6 +42,7 @@ type Plan struct {
 	Drain       []Drain      `json:"drain"`
 	Nodes       []NodeNote   `json:"nodes"`
 	Waiting     []Waiting    `json:"waiting"`
+	Warm        []WarmNote   `json:"warm,omitempty"`    // machines that are kept ready, by rule
 	Markets     []Market     `json:"markets,omitempty"` // where Spot was considered, and why it was bought where it was
 	Before      fleet.Money  `json:"before"`            // per hour: machines with a known price
 	After       fleet.Money  `json:"after"`

@@ -140,7 +140,9 @@ func (d *planner) groups() map[*host]int {
 			g = len(d.plan.Add)
 			by[k] = g
 			new := Group{Offering: h.offering, Candidate: h.cand, Price: h.price, Weighed: h.weighed, GPUModel: h.model, GPUCount: h.gpus, Why: h.why, Machines: []Machine{}}
-			new.Alternative = d.alternatives(h.offering, h.pods, h.weighed)
+			if new.Alternative = []Alternative{}; h.why != WhyWarm { // nothing runs on it: everything would hold that
+				new.Alternative = d.alternatives(h.offering, h.pods, h.weighed)
+			}
 			new.Ladder = d.ladder(h.cand, h.pods)
 			new.Expected = d.arrival(h.cand, new.Ladder)
 			d.plan.Add = append(d.plan.Add, new)
