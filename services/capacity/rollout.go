@@ -42,6 +42,7 @@ const (
 const (
 	rolloutGap     = 5 * time.Minute  // what one look may count as watched, at most
 	rolloutSilence = 2 * time.Minute  // what one look may count as silent, at most
+	shadowHolds    = 10 * time.Minute // a look without a plan of the shadow goes by one that is not older
 	leastPatience  = 15 * time.Minute // of silence before a rollout is taken back
 	leastLooks     = 3
 	costPersists   = 10 * time.Minute // both machines of an exchange run for a while
@@ -105,6 +106,7 @@ type OfferingDiff struct {
 
 // Comparison holds a proposed policy's plan against that of the policy in force, both from the same inventory.
 type Comparison struct {
+	At        time.Time      `json:"at"`   // our clock
 	Cost      fleet.Money    `json:"cost"` // per hour, now
 	Base      PlanSum        `json:"base"`
 	Proposed  PlanSum        `json:"proposed"`
@@ -329,13 +331,16 @@ func (r *Rollout) Look(now time.Time, seen []Sight) (moved bool) {
 			return true
 		}
 	}
+	told := true
 	for i := range r.Parts[:reach] {
-		if why := r.look(&r.Parts[i], &seen[i], now); why != "" {
+		why, all := r.look(&r.Parts[i], &seen[i], now)
+		if why != "" {
 			r.end(RolloutBack, why, r.Parts[i].Cluster)
 			return true
 		}
+		told = told && all
 	}
-	if r.Paused || !r.ready(reach, seen) {
+	if r.Paused || !told || !r.ready(reach) {
 		return false
 	}
 	if r.State == RolloutShadow {
@@ -349,8 +354,8 @@ func (r *Rollout) Look(now time.Time, seen []Sight) (moved bool) {
 	return r.Advance(seen)
 }
 
-// look counts what one look at a part tells, and names the guard that ends the rollout; empty: none.
-func (r *Rollout) look(p *RolloutPart, s *Sight, now time.Time) string {
+// look counts what one look at a part tells, names the guard that ends the rollout (empty: none), and says whether nothing was missing.
+func (r *Rollout) look(p *RolloutPart, s *Sight, now time.Time) (why string, all bool) {
 	since, last := p.LookedAt, p.DataAt
 	p.LookedAt = now
 	if s.DataAt.After(p.DataAt) {
@@ -359,22 +364,21 @@ func (r *Rollout) look(p *RolloutPart, s *Sight, now time.Time) string {
 	if p.StageAt.IsZero() {
 		p.StageAt = s.DataAt
 	}
-	if s.Stands || r.State == RolloutShadow && s.Shadow != nil && s.Shadow.Proposed.frozen() {
-		p.Bad = 0
-		return ""
-	}
 	if s.Shadow != nil && r.State == RolloutShadow {
 		p.Shadow = s.Shadow
 	}
-	told := r.told(p, s)
-	if !told {
+	if s.Stands || r.State == RolloutShadow && p.Shadow != nil && p.Shadow.Proposed.frozen() {
+		p.Bad = 0
+		return "", false
+	}
+	if !r.told(p, s, now) {
 		if !since.IsZero() {
 			p.Silent += int64(min(max(now.Sub(since), 0), rolloutSilence) / time.Second)
 		}
 		if p.Silent >= r.patience() {
-			return RolloutUntold
+			return RolloutUntold, false
 		}
-		return ""
+		return "", false
 	}
 	signs := s.Signs
 	p.After = &signs
@@ -383,38 +387,40 @@ func (r *Rollout) look(p *RolloutPart, s *Sight, now time.Time) string {
 		p.Watched += int64(min(max(s.DataAt.Sub(last), 0), rolloutGap) / time.Second)
 	}
 	if r.State == RolloutShadow {
-		return ""
+		return "", true
 	}
 	what := r.passed(p)
 	if what == "" || what != p.BadWhat {
 		p.Bad, p.BadWhat, p.BadSince = 0, what, now
 	}
 	if what == "" {
-		return ""
+		return "", true
 	}
 	if p.Bad++; p.Bad < 2 || what == GuardCost && now.Sub(p.BadSince) < costPersists {
-		return ""
+		return "", true
 	}
-	return what
+	return what, true
 }
 
 // told says that nothing is missing: inventory and plan are new, a plan was made under the stage, and what was known before is known now.
-func (r *Rollout) told(p *RolloutPart, s *Sight) bool {
+func (r *Rollout) told(p *RolloutPart, s *Sight, now time.Time) bool {
 	if !s.Signs.Told || s.DataAt.IsZero() {
 		return false
 	}
 	if r.State == RolloutShadow {
-		return s.Shadow != nil && !s.Shadow.Proposed.blind()
+		return p.Shadow != nil && now.Sub(p.Shadow.At) <= shadowHolds && !p.Shadow.Proposed.blind() && !s.Signs.lacks(p.After)
 	}
 	b := p.Before
-	if !s.Planned || b == nil {
-		return false
-	}
-	if b.Late != nil && s.Signs.Late == nil || b.Errors != nil && s.Signs.Errors == nil {
+	if !s.Planned || b == nil || s.Signs.lacks(b) {
 		return false
 	}
 	_, known := r.costLimit(p, &s.Signs)
 	return known || b.Cost == nil
+}
+
+// lacks says that something is not known any more.
+func (s *Signs) lacks(before *Signs) bool {
+	return before != nil && (before.Late != nil && s.Late == nil || before.Errors != nil && s.Errors == nil || before.Cost != nil && s.Cost == nil)
 }
 
 func (r *Rollout) patience() int64 {
@@ -425,14 +431,14 @@ func (r *Rollout) patience() int64 {
 	return max(patienceMult*stage, int64(leastPatience/time.Second))
 }
 
-func (r *Rollout) ready(reach int, seen []Sight) bool {
+func (r *Rollout) ready(reach int) bool {
 	stage := r.StageSec
 	if r.State == RolloutShadow {
 		stage = r.ShadowSec
 	}
 	for i := range r.Parts[:reach] {
 		p := &r.Parts[i]
-		if seen[i].Stands || p.Watched < stage || p.Looks < leastLooks || p.Bad > 0 || r.State == RolloutShadow && p.Shadow == nil {
+		if p.Watched < stage || p.Looks < leastLooks || p.Bad > 0 {
 			return false
 		}
 	}
@@ -463,7 +469,7 @@ func (r *Rollout) Advance(seen []Sight) bool {
 	}
 	reach, _ := next.Reach()
 	for i := range seen[:reach] {
-		if seen[i].Stands || !seen[i].Signs.Told {
+		if seen[i].Stands || !seen[i].Signs.Told || r.Parts[i].Before == nil && seen[i].Signs.lacks(r.Parts[i].After) {
 			return false
 		}
 	}
@@ -471,7 +477,7 @@ func (r *Rollout) Advance(seen []Sight) bool {
 	for i := range r.Parts {
 		p := &r.Parts[i]
 		p.Watched, p.Silent, p.Looks, p.Bad, p.BadWhat, p.BadSince = 0, 0, 0, 0, "", time.Time{}
-		p.StageAt = seen[i].DataAt
+		p.StageAt, p.DataAt, p.LookedAt = seen[i].DataAt, seen[i].DataAt, time.Time{} // what was before does not count as watched or silent
 		if i < reach && p.Before == nil {
 			signs := seen[i].Signs
 			p.Before = &signs

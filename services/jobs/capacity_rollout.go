@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -21,8 +22,10 @@ const (
 	capacityRolloutEvery = 30 * time.Second
 	// capacityShadowSearch is how long the shadow of one cluster may search, both plans together.
 	capacityShadowSearch = 6 * time.Second
-	// capacityShadowsAtOnce bounds the clusters of a rollout whose shadow one look plans; the others come with the next looks.
-	capacityShadowsAtOnce = 8
+	// capacityShadowsAtOnce bounds the clusters of a rollout whose shadow one look plans, and capacityShadowTime how long it begins new ones; the
+	// others come with the next looks.
+	capacityShadowsAtOnce = 40
+	capacityShadowTime    = 75 * time.Second
 )
 
 // CapacityRolloutSweepArgs asks for a look at every open rollout of a capacity policy.
@@ -122,24 +125,27 @@ func (w *CapacityRollout) Look(ctx context.Context, tenant fleet.TenantID, id st
 	if err != nil {
 		return err
 	}
-	return w.DB.Tenant(ctx, tenant, func(tx *store.Tx) error {
-		r, err := store.CapacityRolloutOf(ctx, tx, id, true)
-		if err != nil || !r.Open() {
+	return w.DB.Tenant(ctx, tenant, func(tx *store.Tx) error { return w.step(ctx, tx, id, shadows) })
+}
+
+// step reads what the clusters of a rollout show and takes the next step where it is due, all under the rollout's lock.
+func (w *CapacityRollout) step(ctx context.Context, tx *store.Tx, id string, shadows map[fleet.ClusterID]*capacity.Comparison) error {
+	r, err := store.CapacityRolloutOf(ctx, tx, id, true)
+	if err != nil || !r.Open() {
+		return err
+	}
+	seen := make([]capacity.Sight, len(r.Parts))
+	for i := range r.Parts {
+		if seen[i], err = store.CapacitySight(ctx, tx, &r, i); err != nil {
 			return err
 		}
-		seen := make([]capacity.Sight, len(r.Parts))
-		for i := range r.Parts {
-			if seen[i], err = store.CapacitySight(ctx, tx, &r, i); err != nil {
-				return err
-			}
-			seen[i].Shadow = shadows[r.Parts[i].Cluster]
-		}
-		moved := r.Look(tx.Now, seen)
-		if moved {
-			w.Log.InfoContext(ctx, "capacity rollout moved", "tenant", tenant, "rollout", id, "state", r.State, "step", r.Step, "outcome", r.Outcome)
-		}
-		return store.SaveCapacityRollout(ctx, tx, &r, moved, "", store.CapacityRolloutActor)
-	})
+		seen[i].Shadow = shadows[r.Parts[i].Cluster]
+	}
+	moved := r.Look(tx.Now, seen)
+	if moved {
+		w.Log.InfoContext(ctx, "capacity rollout moved", "tenant", tx.Tenant, "rollout", id, "state", r.State, "step", r.Step, "outcome", r.Outcome)
+	}
+	return store.SaveCapacityRollout(ctx, tx, &r, moved, "", store.CapacityRolloutActor)
 }
 
 // shadows plans clusters of a rollout in its shadow under both policies; those that were looked at longest ago first. No connection is held
@@ -148,17 +154,29 @@ func (w *CapacityRollout) shadows(ctx context.Context, tenant fleet.TenantID, r 
 	if r.State != capacity.RolloutShadow {
 		return nil, nil
 	}
-	out := map[fleet.ClusterID]*capacity.Comparison{}
-	for n := range min(len(r.Parts), capacityShadowsAtOnce) {
-		i := (n + int(r.CreatedAt.Unix()+time.Now().Unix()/int64(capacityRolloutEvery/time.Second)*capacityShadowsAtOnce)) % len(r.Parts)
-		cluster := r.Parts[i].Cluster
-		c, err := w.shadow(ctx, tenant, cluster, r.Document)
+	order := make([]*capacity.RolloutPart, len(r.Parts))
+	for i := range r.Parts {
+		order[i] = &r.Parts[i]
+	}
+	planned := func(p *capacity.RolloutPart) time.Time {
+		if p.Shadow == nil {
+			return time.Time{}
+		}
+		return p.Shadow.At
+	}
+	slices.SortStableFunc(order, func(a, b *capacity.RolloutPart) int { return planned(a).Compare(planned(b)) })
+	out, started := map[fleet.ClusterID]*capacity.Comparison{}, time.Now()
+	for _, p := range order[:min(len(order), capacityShadowsAtOnce)] {
+		if time.Since(started) > capacityShadowTime {
+			break
+		}
+		c, err := w.shadow(ctx, tenant, p.Cluster, r.Document)
 		if err != nil {
-			w.Log.WarnContext(ctx, "no shadow plan", "tenant", tenant, "rollout", r.ID, "cluster", cluster, "error", err)
+			w.Log.WarnContext(ctx, "no shadow plan", "tenant", tenant, "rollout", r.ID, "cluster", p.Cluster, "error", err)
 			continue
 		}
 		if c != nil {
-			out[cluster] = c
+			out[p.Cluster] = c
 		}
 	}
 	return out, ctx.Err()
@@ -166,7 +184,9 @@ func (w *CapacityRollout) shadows(ctx context.Context, tenant fleet.TenantID, r 
 
 func (w *CapacityRollout) shadow(ctx context.Context, tenant fleet.TenantID, cluster fleet.ClusterID, policy capacity.Policy) (*capacity.Comparison, error) {
 	var base, proposed *capacity.Input
+	var now time.Time
 	err := w.DB.Tenant(ctx, tenant, func(tx *store.Tx) (err error) {
+		now = tx.Now
 		book := w.Prices()
 		if base, err = store.LoadCapacityInput(ctx, tx, book, cluster); err != nil || base == nil {
 			return err
@@ -182,5 +202,6 @@ func (w *CapacityRollout) shadow(ctx context.Context, tenant fleet.TenantID, clu
 	if err != nil {
 		return nil, fmt.Errorf("plan the shadow: %w", err)
 	}
+	c.At = now
 	return c, nil
 }
