@@ -239,6 +239,14 @@ func (in *Input) warmWant(r *WarmRule, gpus int64) (int64, *Growth) {
 	return r.Least, nil
 }
 
+// MachineStart is how long a machine takes to start, the slow tenth, with a default where nobody saw one.
+func (in *Input) MachineStart() time.Duration {
+	if in.NodeStart > 0 {
+		return time.Duration(in.NodeStart) * time.Second
+	}
+	return defaultNodeStart * time.Second
+}
+
 // Span is a time in which a pod held GPUs, or waited for them. To zero: still.
 type Span struct {
 	From, To time.Time

@@ -165,7 +165,7 @@ func (c *capacityInput) pods(ctx context.Context, tx *Tx) error {
 	rows, err := tx.pgx.Query(ctx, `
 SELECT p.uid, p.namespace || '/' || p.name, p.workload_key, p.node, p.phase, p.reason, p.cpu_milli, p.mem_mib, p.gpu_milli, p.labels, p.created_at, p.ready_at, p.gpus, coalesce(w.class, '')
 FROM pod p LEFT JOIN workload w ON w.tenant_id = p.tenant_id AND w.cluster_id = p.cluster_id AND w.key = p.workload_key
-WHERE p.tenant_id = $1 AND p.cluster_id = $2 AND p.ended_at IS NULL AND p.phase NOT IN ('ended', 'failed') ORDER BY 2, p.uid LIMIT $3`, tx.Tenant, c.in.Cluster, capacity.MaxPods+1)
+WHERE p.tenant_id = $1 AND p.cluster_id = $2 AND p.ended_at IS NULL AND p.phase NOT IN ('ended', 'failed') AND `+noPlaceholder+` ORDER BY 2, p.uid LIMIT $3`, tx.Tenant, c.in.Cluster, capacity.MaxPods+1)
 	if err != nil {
 		return fmt.Errorf("load pods: %w", err)
 	}
@@ -425,6 +425,11 @@ func (c *capacityInput) types() []market.Machine {
 		if models[e.For] {
 			models[e.Use] = true
 		}
+	}
+	for i := range c.in.Policy.Warm {
+		r := &c.in.Policy.Warm[i]
+		gpus = gpus || r.GPUModel != "" || len(r.InstanceTypes) > 0
+		models[r.GPUModel] = true
 	}
 	var out []market.Machine
 	clouds := map[fleet.Cloud]bool{}

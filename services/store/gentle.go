@@ -15,7 +15,13 @@ import (
 	agentv1 "plimsoll.dev/services/wire/plimsoll/agent/v1"
 )
 
+// noPlaceholder leaves out the pods that keep room ready: a label alone does not make one, or a pod could hide what it holds.
+const noPlaceholder = `coalesce(p.workload_key <> p.namespace || '/Deployment/plimsoll-warm-' || (p.labels ->> '` + capacity.LabelWarm + `'), true)`
+
 const (
+	growthDays   = 7
+	maxGrowthSet = 50_000 // pods
+
 	// CapabilityDrain is how an agent says that it lets machines go gently; CapabilityWarm, that it keeps room ready.
 	CapabilityDrain, CapabilityWarm = "drain", "warm"
 
@@ -186,5 +192,48 @@ func (c *capacityInput) gentle(ctx context.Context, tx *Tx) ([]map[string]string
 		}
 	}
 	capacity.Remember(&c.in, notes, slices.Contains(can, CapabilityDrain))
-	return notes, nil
+	return notes, c.growths(ctx, tx)
+}
+
+// growths measures for each warm pool that follows demand how much that grows while a machine starts.
+func (c *capacityInput) growths(ctx context.Context, tx *Tx) error {
+	for i := range c.in.Policy.Warm {
+		r := &c.in.Policy.Warm[i]
+		if r.How != capacity.WarmGrowth {
+			continue
+		}
+		var spans []capacity.Span
+		from := c.in.DataAt.Add(-growthDays * 24 * time.Hour)
+		rows, err := tx.pgx.Query(ctx, `
+SELECT p.created_at, p.ended_at, p.gpu_milli FROM pod p
+WHERE p.tenant_id = $1 AND p.cluster_id = $2 AND p.gpu_milli > 0 AND (p.ended_at IS NULL OR p.ended_at > $3) AND `+noPlaceholder+`
+  AND EXISTS (SELECT FROM node n WHERE n.tenant_id = $1 AND n.cluster_id = $2 AND n.name = p.node AND n.gpu_model = $4)
+ORDER BY p.created_at DESC LIMIT $5`, tx.Tenant, c.in.Cluster, from, string(r.GPUModel), maxGrowthSet)
+		if err != nil {
+			return fmt.Errorf("load what GPUs ran: %w", err)
+		}
+		var s capacity.Span
+		var ended *time.Time
+		first := c.in.DataAt
+		if _, err := pgx.ForEachRow(rows, []any{&s.From, &ended, &s.GPUs}, func() error {
+			s.From, s.To = s.From.UTC(), time.Time{}
+			if ended != nil {
+				s.To = ended.UTC()
+			}
+			if s.From.Before(first) {
+				first = s.From
+			}
+			spans = append(spans, s)
+			return nil
+		}); err != nil {
+			return fmt.Errorf("load what GPUs ran: %w", err)
+		}
+		if from.Before(first) { // nothing is known from before the first pod: it is no time without demand
+			from = first
+		}
+		g := capacity.Growing(r.Name, spans, from, c.in.DataAt, c.in.MachineStart(), r.QuantMilli)
+		g.GPUs = (g.GPUs + 999) / 1000
+		c.in.Growths = append(c.in.Growths, g)
+	}
+	return nil
 }

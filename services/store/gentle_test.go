@@ -82,3 +82,55 @@ func TestAnnotationsOfPodsReachTheCapacityInput(t *testing.T) {
 		}
 	}
 }
+
+func TestPlaceholdersAreNoPodsAndGrowthIsMeasured(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	src := s.open(t, hello(1))
+	warm := map[string]string{capacity.LabelWarm: "l4"}
+	pod := func(uid, workload, phase string, from, to time.Duration, labels map[string]string) *agentv1.Pod {
+		p := &agentv1.Pod{Uid: uid, Name: uid, Namespace: "plimsoll", Workload: workload, Node: "n1", Phase: phase, CpuMilli: 100, MemMib: 100, GpuMilli: 1000, CreatedMs: day.Add(from).UnixMilli(), Labels: labels}
+		if to != 0 {
+			p.EndedMs = day.Add(to).UnixMilli()
+		}
+		return p
+	}
+	pods := []*agentv1.Pod{
+		pod("p-real", "plimsoll/Deployment/web", "ready", -40*time.Hour, 0, nil),
+		pod("p-warm", "plimsoll/Deployment/plimsoll-warm-l4", "ready", -time.Hour, 0, warm),
+		pod("p-hides", "plimsoll/Deployment/bitcoin", "ready", -40*time.Hour, 0, warm), // the label alone hides nothing
+	}
+	for i := range 120 { // two more GPUs for ten minutes of every twenty
+		at := -40*time.Hour + time.Duration(i)*20*time.Minute
+		for k := range 2 {
+			pods = append(pods, pod("b"+string(rune('a'+k))+time.Duration(i).String(), "plimsoll/Job/burst", "ended", at, at+10*time.Minute, nil))
+		}
+	}
+	r := inventoryReport(1, day, &agentv1.Inventory{Snapshot: true, Pods: pods, Nodes: []*agentv1.Node{{Uid: "u1", Name: "n1", Cloud: "aws", Region: "us-east-1", Zone: "us-east-1a", InstanceType: "g6.xlarge", Purchase: "on_demand",
+		Phase: "ready", CpuMilli: 4000, MemMib: 16384, GpuModel: "L4", GpuCount: 1}}})
+	if out := ingest(t, src, r); out[0].Result != "accepted" {
+		t.Fatalf("%+v", out[0])
+	}
+	var in *capacity.Input
+	s.tx(t, s.tenant, func(ctx context.Context, tx *store.Tx) (err error) {
+		in, err = store.LoadCapacityInputUnder(ctx, tx, market.Catalogue(), s.cluster, capacity.Policy{Warm: []capacity.WarmRule{{Name: "l4", GPUModel: "L4", How: capacity.WarmGrowth, Count: 5}, {Name: "h", GPUModel: "H100", How: capacity.WarmGrowth, Count: 5, Least: 1}}})
+		return err
+	})
+	names := map[string]bool{}
+	for _, p := range in.Pods {
+		names[p.UID] = true
+	}
+	if !names["p-real"] || !names["p-hides"] || names["p-warm"] {
+		t.Errorf("the plan sees %v", names)
+	}
+	if len(in.Growths) != 2 || in.Growths[0].GPUs != 2 || in.Growths[0].Samples < 100 || in.Growths[1].Samples != 0 {
+		t.Errorf("growth %+v", in.Growths)
+	}
+	h100 := false
+	for _, c := range in.Candidates {
+		h100 = h100 || c.GPUModel == "H100"
+	}
+	if !h100 {
+		t.Error("no machine with the GPUs of a warm pool is offered")
+	}
+}
