@@ -193,6 +193,8 @@ func (d *planner) settlePod(i int, byName map[string]*host) {
 	switch {
 	case p.Phase == fleet.PodTerminating:
 		h.fixed, h.by = "pods", p.Name
+	case p.Protected == "pdb", p.Protected == "rules": // a person looks there, not at labels
+		h.fixed, h.by = p.Protected, p.Name
 	case p.Protected != "":
 		h.fixed, h.by = "protected", p.Name
 	case p.Phase != fleet.PodReady || p.ReadyAt.IsZero() || d.in.Now.Sub(p.ReadyAt).Seconds() < float64(d.in.Policy.RampSec):

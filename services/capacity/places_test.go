@@ -122,3 +122,14 @@ func TestAClusterWithoutAReplicaIsAskedForOneLikeElsewhere(t *testing.T) {
 		t.Error("a negative size is taken")
 	}
 }
+
+func TestAMachineThatStaysSaysWhichRuleKeepsIt(t *testing.T) {
+	t.Parallel()
+	for protected, want := range map[string]string{"label": "protected", "job": "protected", "pdb": "pdb", "rules": "rules"} {
+		in := input([]capacity.Node{node("n", "four", fleet.PurchaseOnDemand)}, pod("a1", "n", 1000, 1))
+		in.Pods[0].Protected = protected
+		if n := decide(t, in).Nodes[0]; n.State != capacity.NodeStays || n.Reason != want || n.Detail != "ns/a1" {
+			t.Errorf("%s: %+v", protected, n)
+		}
+	}
+}

@@ -162,7 +162,7 @@ const (
 type NodeNote struct {
 	Name   string       `json:"name"`
 	State  NodeState    `json:"state"`
-	Reason string       `json:"reason,omitempty"` // of stays and keep: mig, protected, pods, young, starting, unpriced, reserved, committed, not_ready, full, no_gain
+	Reason string       `json:"reason,omitempty"` // of stays and keep: mig, protected, pdb, rules, pods, young, starting, unpriced, reserved, committed, not_ready, full, no_gain
 	Detail string       `json:"detail,omitempty"` // such as the pod that protects it
 	Best   *Alternative `json:"best,omitempty"`   // the cheapest other offering for what it holds
 }

@@ -175,7 +175,15 @@ func TestCapacityIsDueWhenThereIsNews(t *testing.T) {
 	if n := due(); n != 0 {
 		t.Errorf("%d clusters that never reported", n)
 	}
-	e.exec(`UPDATE cluster SET last_seen_at = now(), data_at = now() WHERE tenant_id = $1`, e.tenant)
+	e.exec(`UPDATE cluster SET last_seen_at = now(), data_at = now() - interval '7 days' WHERE tenant_id = $1`, e.tenant)
+	if n := due(); n != 0 {
+		t.Errorf("%d new clusters whose history is still being told", n)
+	}
+	e.exec(`UPDATE cluster SET created_at = now() - interval '1 hour' WHERE tenant_id = $1`, e.tenant)
+	if n := due(); n != 1 {
+		t.Errorf("%d whose clock is wrong", n)
+	}
+	e.exec(`UPDATE cluster SET last_seen_at = now(), data_at = now(), created_at = now() WHERE tenant_id = $1`, e.tenant)
 	if n := due(); n != 1 {
 		t.Errorf("%d with news", n)
 	}

@@ -172,13 +172,14 @@ func CapacityPlans(ctx context.Context, tx *Tx, cluster fleet.ClusterID, before 
 }
 
 // CapacityDue lists clusters that have reported since their machines were last planned, and whose planning is not too dear: it may take
-// a twentieth of the time, and comes every least at most.
+// a twentieth of the time, and comes every least at most. A new cluster whose history is still being told waits for its end, ten minutes at most: a plan of
+// machines of last week is no plan.
 func CapacityDue(ctx context.Context, tx *Tx, least time.Duration, limit int) ([]fleet.ClusterID, error) {
 	rows, err := tx.pgx.Query(ctx, `
 SELECT c.id::text FROM cluster c
 LEFT JOIN LATERAL (SELECT checked_at, took_ms FROM capacity_plan p WHERE p.tenant_id = c.tenant_id AND p.cluster_id = c.id ORDER BY p.id DESC LIMIT 1) p ON true
 WHERE c.tenant_id = $1 AND c.last_seen_at IS NOT NULL AND c.data_at IS NOT NULL
-  AND (p.checked_at IS NULL OR c.last_seen_at > p.checked_at AND p.checked_at + greatest($2::bigint, 20 * p.took_ms) * interval '1 millisecond' <= $3
+  AND (p.checked_at IS NULL AND (c.data_at > $3 - interval '1 hour' OR c.created_at < $3 - interval '10 minutes') OR c.last_seen_at > p.checked_at AND p.checked_at + greatest($2::bigint, 20 * p.took_ms) * interval '1 millisecond' <= $3
     OR c.last_seen_at <= p.checked_at AND p.checked_at < c.last_seen_at + interval '6 minutes' AND p.checked_at + interval '1 minute' <= $3)
 ORDER BY p.checked_at NULLS FIRST, c.id LIMIT $4`, tx.Tenant, least.Milliseconds(), tx.Now, limit)
 	if err != nil {
@@ -238,5 +239,5 @@ ON CONFLICT (tenant_id, cluster_id) DO NOTHING`, tx.Tenant, cluster, version, do
 	if tag.RowsAffected() != 1 {
 		return fleet.Errorf(fleet.CodeConflict, "the policy was changed meanwhile: load it again")
 	}
-	return nil
+	return ageCapacityPlan(ctx, tx, cluster)
 }

@@ -25,6 +25,7 @@ export function PlanCosts({ plan }: { plan: CapacityPlan }) {
   const f = useFormat();
   const delta = addMoney(plan.after, negateMoney(plan.before));
   const change = moneyNumber(delta);
+  const homeless = plan.considered.find((o) => o.name === "anew")?.left ?? 0;
   return (
     <SimpleGrid cols={{ base: 1, sm: 3 }}>
       <Stat
@@ -50,9 +51,10 @@ export function PlanCosts({ plan }: { plan: CapacityPlan }) {
         detail={
           plan.anewGap === null
             ? undefined
-            : plan.anewGap < 0.0005
-              ? t("capacity.plan.least")
-              : t("capacity.plan.gap", { share: f.percent(plan.anewGap, 1) })
+            : t(`capacity.plan.${plan.anewGap < 0.0005 ? "least" : "gap"}${homeless > 0 ? "Placed" : ""}`, {
+                share: f.percent(plan.anewGap, 1),
+                left: f.integer(homeless),
+              })
         }
       />
     </SimpleGrid>
