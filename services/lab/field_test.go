@@ -250,7 +250,7 @@ func TestHindsightFindsTheCheapestThatIsAsPunctual(t *testing.T) {
 		}
 	}
 	out := bytes.Buffer{}
-	if err := WriteHindsight(&out, []Hindsight{h}); err != nil || !strings.Contains(out.String(), "does not hold") {
+	if err := WriteHindsight(&out, []Hindsight{h}, nil, nil); err != nil || !strings.Contains(out.String(), "does not hold") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }

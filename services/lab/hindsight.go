@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
+	"strings"
 	"text/tabwriter"
 )
 
@@ -11,13 +13,38 @@ import (
 type Tuned struct {
 	Family string `json:"family"`
 	Means  string `json:"target_means"`
-	// Target of the family; left out when none of them is punctual enough.
-	Target int     `json:"target,omitzero"`
-	Ratio  float64 `json:"cost_ratio,omitzero"`
-	Paid   float64 `json:"paid_replica_hours,omitzero"`
-	Late   float64 `json:"late_ratio,omitempty"`
-	Delta  float64 `json:"ours_over_it"` // what ours costs more, as a share of it; negative: ours is cheaper
-	Tried  int     `json:"tried"`
+	// Own says that our own demand policy is in it: an opponent put together for the sake of the comparison, not a baseline of the field.
+	Own bool `json:"our_demand,omitzero"`
+	// Target of the family; left out when none of them is punctual enough. Services that are alone have one each: Parts.
+	Target int         `json:"target,omitzero"`
+	Parts  []TunedPart `json:"parts,omitempty"`
+	Ratio  float64     `json:"cost_ratio,omitzero"`
+	Paid   float64     `json:"paid_replica_hours,omitzero"`
+	Late   float64     `json:"late_ratio,omitempty"`
+	Delta  float64     `json:"ours_over_it"` // what ours costs more, as a share of it; negative: ours is cheaper
+	Tried  int         `json:"tried"`
+}
+
+// TunedPart is what one of several services runs.
+type TunedPart struct {
+	Service string `json:"service"`
+	Family  string `json:"family"`
+	Target  int    `json:"target"`
+}
+
+// Found says that some target is punctual enough.
+func (t *Tuned) Found() bool { return t.Target != 0 || len(t.Parts) > 0 }
+
+// Setting is the target as text, or the targets of services alone.
+func (t *Tuned) Setting() string {
+	if len(t.Parts) == 0 {
+		return strconv.Itoa(t.Target)
+	}
+	out := []string{}
+	for _, p := range t.Parts {
+		out = append(out, fmt.Sprintf("%s %s %d", p.Service, p.Family, p.Target))
+	}
+	return strings.Join(out, ", ")
 }
 
 // Hindsight is ours against every family tuned on the very span that is judged, on one workload.
@@ -30,12 +57,19 @@ type Hindsight struct {
 	Tuned    []Tuned `json:"tuned"` // cheapest first; those that are never punctual enough last
 }
 
-// Best is the cheapest tuned baseline; false when none is as punctual.
-func (h *Hindsight) Best() (Tuned, bool) {
-	if len(h.Tuned) == 0 || h.Tuned[0].Target == 0 {
-		return Tuned{}, false
+// Best is the cheapest tuned baseline of the field; false when none is as punctual.
+func (h *Hindsight) Best() (Tuned, bool) { return h.cheapest(false) }
+
+// Hardest is the cheapest of all that was tuned, ways to buy under our own demand policy included; false when none is as punctual.
+func (h *Hindsight) Hardest() (Tuned, bool) { return h.cheapest(true) }
+
+func (h *Hindsight) cheapest(own bool) (Tuned, bool) {
+	for i := range h.Tuned {
+		if t := &h.Tuned[i]; t.Found() && (own || !t.Own) {
+			return *t, true
+		}
 	}
-	return h.Tuned[0], true
+	return Tuned{}, false
 }
 
 // The claim that hindsight checks.
@@ -57,20 +91,7 @@ func TuneInHindsight(l Load, ours Entry, bound float64, families []Family, stop 
 		}
 		h.Tuned = append(h.Tuned, tuneFamily(l, &families[i], mine, bound))
 	}
-	slices.SortStableFunc(h.Tuned, func(a, b Tuned) int {
-		switch {
-		case (a.Target == 0) != (b.Target == 0):
-			if a.Target == 0 {
-				return 1
-			}
-			return -1
-		case a.Paid < b.Paid:
-			return -1
-		case a.Paid > b.Paid:
-			return 1
-		}
-		return 0
-	})
+	sortTuned(h.Tuned)
 	return h
 }
 
@@ -125,53 +146,6 @@ func (l *Load) runWhile(p Policy, holds func(s *Score) bool) (Score, bool) {
 	return w.Score(), holds(&w.score)
 }
 
-// Verdict is whether the claim holds over workloads.
-type Verdict struct {
-	Holds   bool     `json:"holds"`
-	Cheaper []string `json:"cheaper_by_ten_per_cent"` // workloads
-	Dearer  []string `json:"dearer_by_over_two_per_cent"`
-	Alone   []string `json:"no_baseline_as_punctual"` // these count as cheaper
-}
-
-// Judge checks the claim.
-func Judge(all []Hindsight) Verdict {
-	v := Verdict{Cheaper: []string{}, Dearer: []string{}, Alone: []string{}}
-	for i := range all {
-		best, ok := all[i].Best()
-		switch {
-		case !ok:
-			v.Alone = append(v.Alone, all[i].Workload)
-		case best.Delta > ClaimDearer:
-			v.Dearer = append(v.Dearer, all[i].Workload)
-		case best.Delta <= -ClaimCheaper:
-			v.Cheaper = append(v.Cheaper, all[i].Workload)
-		}
-	}
-	v.Holds = len(v.Dearer) == 0 && len(v.Cheaper)+len(v.Alone) >= ClaimWorkloads
-	return v
-}
-
-// WriteHindsight prints the tables and whether the claim holds.
-func WriteHindsight(w io.Writer, all []Hindsight) error {
-	if err := writeTuned(w, all, "bound", "baseline", "each baseline"); err != nil {
-		return err
-	}
-	v := Judge(all)
-	fmt.Fprintf(w, "\nClaim: never over %.0f %% dearer than the best baseline tuned in hindsight at equal lateness, at least %.0f %% cheaper on %d workloads: ", 100*ClaimDearer, 100*ClaimCheaper, ClaimWorkloads)
-	if v.Holds {
-		fmt.Fprint(w, "holds.\n")
-	} else {
-		fmt.Fprint(w, "does not hold.\n")
-	}
-	for _, l := range []struct {
-		what string
-		on   []string
-	}{{"dearer by more", v.Dearer}, {"cheaper by at least that", v.Cheaper}, {"no baseline is as punctual", v.Alone}} {
-		fmt.Fprintf(w, "  %s: %s\n", l.what, orNone(l.on))
-	}
-	return nil
-}
-
 func orNone(names []string) string {
 	if len(names) == 0 {
 		return "nowhere"
@@ -183,6 +157,20 @@ func orNone(names []string) string {
 	return out
 }
 
+// WriteHindsight prints the tables of every service alone on demand, of one in markets, and of several pooled, and whether the claim holds over all of them.
+func WriteHindsight(w io.Writer, plain, mixed, pooled []Hindsight) error {
+	if err := writeTuned(w, plain, "bound", "baseline", "each baseline"); err != nil {
+		return err
+	}
+	if err := writeTuned(w, mixed, "priced bound", "bought and counted", "each way to buy"); err != nil {
+		return err
+	}
+	if err := writePooled(w, pooled); err != nil {
+		return err
+	}
+	return WriteVerdict(w, slices.Concat(plain, mixed, pooled))
+}
+
 // writeTuned prints a table per workload: what the rows are (head), what each of them is in a sentence, and which bound costs are told by.
 func writeTuned(w io.Writer, all []Hindsight, bound, head, each string) error {
 	for i := range all {
@@ -191,11 +179,11 @@ func writeTuned(w io.Writer, all []Hindsight, bound, head, each string) error {
 		tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 		fmt.Fprintln(tw, head+"\ttarget\tcost / bound\tlate %\tours against it\ttried")
 		for _, t := range h.Tuned {
-			if t.Target == 0 {
+			if !t.Found() {
 				fmt.Fprintf(tw, "%s\tnone as punctual\t\t\t\t%d\n", t.Family, t.Tried)
 				continue
 			}
-			fmt.Fprintf(tw, "%s\t%d\t%.3f\t%.3f\t%+.1f %%\t%d\n", t.Family, t.Target, t.Ratio, 100*t.Late, 100*t.Delta, t.Tried)
+			fmt.Fprintf(tw, "%s\t%s\t%.3f\t%.3f\t%+.1f %%\t%d\n", t.Family, t.Setting(), t.Ratio, 100*t.Late, 100*t.Delta, t.Tried)
 		}
 		if err := tw.Flush(); err != nil {
 			return err

@@ -31,7 +31,7 @@ func demandOf(cfg MixConfig) Policy {
 const spotCycle = 20
 
 // spotLate is what the demand policy aims at there: its default of 0.9 % less what the market takes.
-const spotLate = 0.0085
+const spotLate = 0.0083
 
 // ownDemand is the quantile policy as our own buyer has it.
 func ownDemand(cfg MixConfig) Policy {

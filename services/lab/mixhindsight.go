@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"io"
 	"slices"
 
 	"plimsoll.dev/services/fleet"
@@ -12,55 +11,75 @@ import (
 type MixFamily struct {
 	Name    string
 	Means   string
+	Own     bool  // it follows our own demand policy
 	Targets []int // from careful to thrifty
 	New     func(target int, t *Trace, cfg MixConfig) Buyer
 }
 
-// mixDemands are the demand policies that every way to buy is combined with: HPA at a use, and the quantile policy at a late target in
-// hundredths of a per cent, calm (a cycle counts as on demand) or not (as in our own buyer).
-func mixDemands() []struct {
+// mixDemand is a demand policy that ways to buy are combined with.
+type mixDemand struct {
 	name, means string
+	own         bool
 	targets     []int
-	make        func(target int, cfg MixConfig) Policy
-} {
-	late := []int{10, 30, 60, 75, 90, 110, 140}
-	return []struct {
-		name, means string
-		targets     []int
-		make        func(target int, cfg MixConfig) Policy
-	}{
-		{"hpa", "utilisation, %", []int{50, 60, 70, 80, 90}, func(v int, _ MixConfig) Policy { return newHPA(percent(v), 0) }},
-		{"cq", "late target, 0.01 %", late, func(v int, cfg MixConfig) Policy {
-			return NewCQ(quantile.Params{Late: float64(v) / 10_000}, cfg.ColdSlots())
-		}},
-		{"restless-cq", "late target, 0.01 %", late, func(v int, cfg MixConfig) Policy {
-			return NewCQ(quantile.Params{Late: float64(v) / 10_000, Cycle: spotCycle}, cfg.ColdSlots())
-		}},
-	}
+	make        func(target int, t *Trace, cfg MixConfig) Policy
 }
 
-// MixFamilies are the ways to buy that hindsight tunes: on demand, half and half, Spot with fallback, and SpotHedge with 0 to 2 spare replicas, each
-// under HPA and under our own demand policy; and SkyServe with its own count.
-func MixFamilies() []MixFamily {
-	out := []MixFamily{{Name: "skyserve+1", Means: "requests per replica, % of its capacity", Targets: []int{50, 60, 70, 80, 90, 100},
-		New: func(v int, t *Trace, _ MixConfig) Buyer {
-			return &spotHedge{demand: newSkyServe(percent(v), t), extra: 1}
-		}}}
-	buyers := []struct {
-		name string
-		make func(d Policy) Buyer
-	}{
-		{"on-demand", func(d Policy) Buyer { return &onDemandOnly{demand: d} }},
-		{"half-and-half", func(d Policy) Buyer { return &spotFallback{demand: d, share: 0.5} }},
+// fieldDemands are those of the field that stand up on demand in hindsight (docs/replay-baselines.md), as families of the scoreboard.
+var fieldDemands = map[string][]int{
+	"hpa": {50, 60, 70, 80, 90}, "hpa+inflight": {50, 60, 70, 80, 90}, "keda-inflight": {50, 60, 70, 80, 90}, "knative-kpa": {40, 50, 60, 70, 80}, "dynamo-sla": {50, 60, 65, 70, 75},
+}
+
+// mixDemands are those of the field, and the quantile policy at a late target in hundredths of a per cent, calm (a cycle counts as on demand) or not
+// (as in our own buyer).
+func mixDemands() []mixDemand {
+	out := []mixDemand{}
+	for _, f := range Families() {
+		if targets := fieldDemands[f.Name]; targets != nil {
+			out = append(out, mixDemand{f.Name, f.Means, false, targets, func(v int, t *Trace, cfg MixConfig) Policy {
+				return f.New(v, t, Config{ColdSlots: cfg.ColdSlots(), Min: 1, Max: cfg.Max})
+			}})
+		}
+	}
+	late := []int{10, 30, 60, 75, 90, 110, 140}
+	cq := func(cycle float64) func(v int, _ *Trace, cfg MixConfig) Policy {
+		return func(v int, _ *Trace, cfg MixConfig) Policy {
+			return NewCQ(quantile.Params{Late: float64(v) / 10_000, Cycle: cycle}, cfg.ColdSlots())
+		}
+	}
+	return append(out, mixDemand{"cq", "late target, 0.01 %", true, late, cq(0)}, mixDemand{"restless-cq", "late target, 0.01 %", true, late, cq(spotCycle)})
+}
+
+// wayToBuy is a buyer that the field has.
+type wayToBuy struct {
+	name string
+	make func(d Policy) Buyer
+}
+
+var (
+	allOnDemand = wayToBuy{"on-demand", func(d Policy) Buyer { return &onDemandOnly{demand: d} }}
+	spotWays    = []wayToBuy{
 		{"spot-fallback", func(d Policy) Buyer { return &spotFallback{demand: d, share: 1} }},
 		{"spothedge+0", func(d Policy) Buyer { return &spotHedge{demand: d} }},
 		{"spothedge+1", func(d Policy) Buyer { return &spotHedge{demand: d, extra: 1} }},
 		{"spothedge+2", func(d Policy) Buyer { return &spotHedge{demand: d, extra: 2} }},
 	}
-	for _, b := range buyers {
+)
+
+// MixFamilies are the ways to buy that hindsight tunes: Spot with fallback and SpotHedge with 0 to 2 spare replicas, each under the field's demand policies and
+// under our own; on demand and half and half under HPA and our own; and SkyServe with its own count.
+func MixFamilies() []MixFamily {
+	out := []MixFamily{{Name: "skyserve+1", Means: "requests per replica, % of its capacity", Targets: []int{50, 60, 70, 80, 90, 100},
+		New: func(v int, t *Trace, _ MixConfig) Buyer {
+			return &spotHedge{demand: newSkyServe(percent(v), t), extra: 1}
+		}}}
+	half := wayToBuy{"half-and-half", func(d Policy) Buyer { return &spotFallback{demand: d, share: 0.5} }}
+	for _, b := range append([]wayToBuy{allOnDemand, half}, spotWays...) {
 		for _, d := range mixDemands() {
-			out = append(out, MixFamily{Name: b.name + " " + d.name, Means: d.means, Targets: d.targets,
-				New: func(v int, _ *Trace, cfg MixConfig) Buyer { return b.make(d.make(v, cfg)) }})
+			if !d.own && d.name != "hpa" && (b.name == allOnDemand.name || b.name == half.name) {
+				continue
+			}
+			out = append(out, MixFamily{Name: b.name + " " + d.name, Means: d.means, Own: d.own, Targets: d.targets,
+				New: func(v int, t *Trace, cfg MixConfig) Buyer { return b.make(d.make(v, t, cfg)) }})
 		}
 	}
 	return out
@@ -83,7 +102,7 @@ func TuneMixInHindsight(t *Trace, markets []*Market, b *MixBoard, families []Mix
 		if stop() {
 			break
 		}
-		out := Tuned{Family: f.Name, Means: f.Means}
+		out := Tuned{Family: f.Name, Means: f.Means, Own: f.Own}
 		for _, target := range slices.Backward(f.Targets) {
 			out.Tried++
 			cost, late, all, fine := 0.0, 0.0, 0.0, true
@@ -120,8 +139,8 @@ func TuneMixInHindsight(t *Trace, markets []*Market, b *MixBoard, families []Mix
 func sortTuned(all []Tuned) {
 	slices.SortStableFunc(all, func(a, b Tuned) int {
 		switch {
-		case (a.Target == 0) != (b.Target == 0):
-			if a.Target == 0 {
+		case a.Found() != b.Found():
+			if !a.Found() {
 				return 1
 			}
 			return -1
@@ -154,9 +173,4 @@ func runMixWhile(t *Trace, m *Market, cfg MixConfig, b Buyer, holds func(s *MixS
 	}
 	s := w.Score()
 	return s, holds(&s), nil
-}
-
-// WriteMixHindsight prints the tables of hindsight in markets.
-func WriteMixHindsight(w io.Writer, all []Hindsight) error {
-	return writeTuned(w, all, "priced bound", "bought and counted", "each way to buy")
 }

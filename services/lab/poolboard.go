@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 
 	"plimsoll.dev/services/fleet"
+	"plimsoll.dev/services/optimizer/quantile"
 )
 
 // PoolRow is one way to run several services.
@@ -46,6 +47,19 @@ var (
 	poolShare  = 0.5
 	poolSafe   = 0.6
 )
+
+// poolOnDemandLate is what a service of a pool on demand aims at. Nothing is taken back there, so no rise and no zone is insured: that costs 30 points of the
+// siloed HPA at the full price (docs/replay.md, "Pooling").
+const poolOnDemandLate = 0.012
+
+// pooledOnDemand is our own way to run several services on demand.
+func pooledOnDemand(cfg MixConfig, services int) *Pooling {
+	each := []Policy{}
+	for range services {
+		each = append(each, NewCQ(quantile.Params{Late: poolOnDemandLate}, cfg.ColdSlots()))
+	}
+	return poolOf(PoolConfig{Part: 1}, each, allOnDemand.make)
+}
 
 // pooledBuyer is our own buyer for several services.
 func pooledBuyer(cfg MixConfig, services int) *Pooling {
@@ -106,12 +120,14 @@ func ScorePool(services []*Trace, alone, shared []*Market) (PoolBoard, error) {
 	}{
 		{"siloed hpa-70, on demand", siloed(func(*Trace, MixConfig) Buyer { return &onDemandOnly{demand: newHPA(0.7, 0)} })},
 		{"siloed plimsoll-cq, on demand", siloed(func(_ *Trace, cfg MixConfig) Buyer { return &onDemandOnly{demand: demandOf(cfg)} })},
-		{"pooled, on demand", func(r *poolRun, row *PoolRow) error {
-			return row.pooled(r, &Market{Name: "on demand", Pools: []Pool{OnDemand(r.services[0].Slots())}})
+		{PooledOnDemand, func(r *poolRun, row *PoolRow) error {
+			return row.pooled(r, &Market{Name: "on demand", Pools: []Pool{OnDemand(r.services[0].Slots())}}, pooledOnDemand(r.cfg, len(r.services)))
 		}},
 		{"siloed spothedge+2", siloed(func(_ *Trace, cfg MixConfig) Buyer { return &spotHedge{demand: demandOf(cfg), extra: 2} })},
 		{"siloed " + PlimsollMix, siloed(func(_ *Trace, cfg MixConfig) Buyer { return ownBuyer(cfg) })},
-		{PooledMix, func(r *poolRun, row *PoolRow) error { return row.pooled(r, r.shared) }},
+		{PooledMix, func(r *poolRun, row *PoolRow) error {
+			return row.pooled(r, r.shared, pooledBuyer(r.cfg, len(r.services)))
+		}},
 	}
 	for i, way := range ways {
 		row := PoolRow{Policy: way.name, each: make([][2]float64, len(services))}
@@ -129,8 +145,11 @@ func ScorePool(services []*Trace, alone, shared []*Market) (PoolBoard, error) {
 	return b, nil
 }
 
-// PooledMix is the name of our own way on the board.
-const PooledMix = "pooled " + PlimsollMix
+// The names of our own ways on the board.
+const (
+	PooledMix      = "pooled " + PlimsollMix
+	PooledOnDemand = "pooled, on demand"
+)
 
 // siloed runs every service alone with a buyer of its own.
 func siloed(buyer func(*Trace, MixConfig) Buyer) func(*poolRun, *PoolRow) error {
@@ -149,8 +168,8 @@ func siloed(buyer func(*Trace, MixConfig) Buyer) func(*poolRun, *PoolRow) error 
 	}
 }
 
-func (r *PoolRow) pooled(run *poolRun, m *Market) error {
-	s, queues, err := RunPooled(run.services, m, run.cfg, pooledBuyer(run.cfg, len(run.services)))
+func (r *PoolRow) pooled(run *poolRun, m *Market, b *Pooling) error {
+	s, queues, err := RunPooled(run.services, m, run.cfg, b)
 	if err != nil {
 		return err
 	}

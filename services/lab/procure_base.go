@@ -54,12 +54,15 @@ func (b *reservedFirst) Buy(v *MarketView, targets []int) {
 
 // spotFallback holds a share of the total on Spot in the cheapest pool that has not refused for three minutes, and on demand where there is none:
 // what Karpenter does with a NodePool that allows both (an offering without capacity is left out for three minutes:
-// https://karpenter.sh/docs/concepts/nodepools/ and pkg/cache UnavailableOfferingsTTL of karpenter-provider-aws). On-demand replicas are replaced when Spot
-// is back. share 0.5 is the mix of half and half that instance policies of Auto Scaling groups offer.
+// https://karpenter.sh/docs/concepts/nodepools/ and pkg/cache UnavailableOfferingsTTL of karpenter-provider-aws). There one call asks all pools of Spot and
+// on demand follows at once if none has any; here a launch asks one pool and waits 30 s for a refusal, so on demand stands in from the first refusal on while
+// the next pool is asked. On-demand replicas are replaced when Spot is back. share 0.5 is the mix of half and half that instance policies of Auto Scaling
+// groups offer.
 type spotFallback struct {
 	demand Policy
 	share  float64
 	until  []int // slot up to which a pool is left out
+	open   int   // Spot replicas that were refused and have not been had since
 }
 
 const unavailableSlots = 180 / SlotSeconds
@@ -71,15 +74,17 @@ func (b *spotFallback) Buy(v *MarketView, targets []int) {
 	}
 	want := b.demand.Step(&v.Observation)
 	spot := int(float64(want) * b.share)
-	cheapest, refused := -1, false
+	cheapest, there := -1, 0
 	for i := range v.Pools {
 		p := &v.Pools[i]
 		targets[i] = p.Held()
 		if p.Purchase != fleet.PurchaseSpot {
 			continue
 		}
+		there += p.Ready + p.Starting
+		b.open += p.Failed - p.Got
 		if p.Failed > 0 {
-			b.until[i], refused = v.Slot+unavailableSlots, true
+			b.until[i] = v.Slot + unavailableSlots
 		}
 		if b.until[i] <= v.Slot && (cheapest < 0 || p.Price < v.Pools[cheapest].Price) {
 			cheapest = i
@@ -92,9 +97,10 @@ func (b *spotFallback) Buy(v *MarketView, targets []int) {
 		targets[cheapest] += short
 	}
 	dropSpot(v, targets, held-spot)
-	// What was refused just now is bought on demand at once, and kept until Spot has taken its place.
-	standIn := min(missing(spot, ready), max(0, onDemand-(want-spot)))
-	if refused || cheapest < 0 {
+	// What was refused is bought on demand at once, and kept until Spot has taken its place.
+	b.open = min(max(b.open, 0), missing(spot, there))
+	standIn := max(b.open, min(missing(spot, ready), onDemand-(want-spot)))
+	if cheapest < 0 {
 		standIn = max(standIn, short)
 	}
 	place(v, targets, fleet.PurchaseOnDemand, want-spot+standIn)

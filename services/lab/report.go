@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"io"
 	"math"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -19,7 +20,7 @@ type Report struct {
 	Hindsight []Hindsight
 	Mixed     []MixBoard
 	Pools     []PoolBoard
-	Tuned     []Hindsight // the mixed sections against ways to buy tuned in hindsight
+	Tuned     []Hindsight // the sections mixed and pooled against ways to buy tuned in hindsight
 	curves    []curve
 }
 
@@ -94,8 +95,8 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	for i := range r.Pools {
 		p.Markets = append(p.Markets, pooledView(&r.Pools[i]))
 	}
-	if len(r.Hindsight) > 0 {
-		v := Judge(r.Hindsight)
+	if all := slices.Concat(r.Hindsight, r.Tuned); len(all) > 0 {
+		v := Judge(all)
 		p.Verdict = &verdictView{v.Holds, orNone(v.Dearer), orNone(v.Cheaper), orNone(v.Alone)}
 	}
 	return reportTemplate.Execute(w, p)
@@ -254,9 +255,9 @@ func hindsightView(h *Hindsight) hindsightPart {
 	out := hindsightPart{Workload: h.Workload, Policy: h.Policy, Ratio: fmt.Sprintf("%.3f", h.Ratio), Late: fmt.Sprintf("%.3f", 100*h.Late)}
 	for _, t := range h.Tuned {
 		v := hindsightRow{Family: t.Family, Means: t.Means, Target: "none as punctual", Ratio: "-", Delta: "-", Late: "-"}
-		if t.Target != 0 {
+		if t.Found() {
 			v.Found = true
-			v.Target, v.Ratio, v.Late, v.Delta = fmt.Sprint(t.Target), fmt.Sprintf("%.3f", t.Ratio), fmt.Sprintf("%.3f", 100*t.Late), fmt.Sprintf("%+.1f %%", 100*t.Delta)
+			v.Target, v.Ratio, v.Late, v.Delta = t.Setting(), fmt.Sprintf("%.3f", t.Ratio), fmt.Sprintf("%.3f", 100*t.Late), fmt.Sprintf("%+.1f %%", 100*t.Delta)
 			v.Dearer = t.Delta > 0
 			v.Width = math.Min(math.Abs(t.Delta), 0.5) * 100
 			v.X = 50

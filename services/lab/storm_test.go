@@ -39,3 +39,25 @@ func TestCapacityIsBackSoonerThanOnALadder(t *testing.T) {
 		}
 	}
 }
+
+// When every pool of Spot is gone, a buyer that falls back to on demand has what it needs a start after the first refusals, and not when Spot is back: what
+// is refused in several waves is stood in for in full.
+func TestSpotWithFallbackFallsBackInFull(t *testing.T) {
+	t.Parallel()
+	for _, storm := range Storms() {
+		for name, b := range map[string]Buyer{
+			"spot-fallback": &spotFallback{demand: &known{need: storm.need}, share: 1},
+			"half-and-half": &spotFallback{demand: &known{need: storm.need}, share: 0.5},
+			"spothedge+1":   &spotHedge{demand: &known{need: storm.need}, extra: 1},
+		} {
+			row, err := storm.play(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%s, %s: %+v", storm.Name, name, row)
+			if row.Waited == 0 || row.Longest > 180+5*SlotSeconds {
+				t.Errorf("%s, %s: %d replicas waited, the longest %.0f s; want a start of 180 s and the time of two refusals at most", storm.Name, name, row.Waited, row.Longest)
+			}
+		}
+	}
+}

@@ -171,11 +171,11 @@ func replayScore(ctx context.Context, args []string, stdout, stderr io.Writer) e
 		return err
 	}
 	if *hindsight {
-		v := lab.Judge(out.Hindsight)
+		v := lab.Judge(slices.Concat(out.Hindsight, out.Tuned, out.TunedPools))
 		out.Verdict = &v
 	}
 	if *html != "" {
-		report.Board, report.Hindsight, report.Mixed, report.Pools, report.Tuned = out.Board, out.Hindsight, out.Mixed, out.Pools, out.Tuned
+		report.Board, report.Hindsight, report.Mixed, report.Pools, report.Tuned = out.Board, out.Hindsight, out.Mixed, out.Pools, slices.Concat(out.Tuned, out.TunedPools)
 		if err := writePage(*html, &report); err != nil {
 			return err
 		}
@@ -189,7 +189,7 @@ func replayScore(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	if err := out.write(stdout); err != nil || !*hindsight {
 		return err
 	}
-	return lab.WriteHindsight(stdout, out.Hindsight)
+	return lab.WriteHindsight(stdout, out.Hindsight, out.Tuned, out.TunedPools)
 }
 
 // chosenFamilies are those named, or all.

@@ -20,9 +20,10 @@ type mixing struct {
 	kept  map[string]*lab.Trace
 	Mixed []lab.MixBoard  `json:"mixed,omitempty"`
 	Pools []lab.PoolBoard `json:"pooled,omitempty"`
-	// Tuned is the mixed section against every way to buy tuned on the judged span itself, where that was asked for.
-	Tuned     []lab.Hindsight `json:"mixed_hindsight,omitempty"`
-	hindsight bool
+	// Tuned and TunedPools are the sections against every way to buy tuned on the judged span itself, where that was asked for.
+	Tuned      []lab.Hindsight `json:"mixed_hindsight,omitempty"`
+	TunedPools []lab.Hindsight `json:"pooled_hindsight,omitempty"`
+	hindsight  bool
 	// LeftOut says why there are no such sections, if there could be.
 	LeftOut string `json:"markets_left_out,omitempty"`
 }
@@ -106,10 +107,30 @@ func (m *mixing) score(ctx context.Context) error {
 			return err
 		}
 		m.Pools = append(m.Pools, b)
+		if m.hindsight {
+			if err := m.tunePool(ctx, services, alone, shared, &b); err != nil {
+				return err
+			}
+		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// tunePool sets our two ways to run a pool against everything else.
+func (m *mixing) tunePool(ctx context.Context, services []*lab.Trace, alone, shared []*lab.Market, b *lab.PoolBoard) error {
+	stop := func() bool { return ctx.Err() != nil }
+	onDemand, err := lab.TunePoolInHindsight(services, nil, nil, b, lab.PooledOnDemand, lab.PoolFamilies(false), lab.OnDemandFamilies(), stop)
+	if err != nil {
+		return err
+	}
+	mixed, err := lab.TunePoolInHindsight(services, alone, shared, b, lab.PooledMix, lab.PoolFamilies(true), lab.MixFamilies(), stop)
+	if err != nil {
+		return err
+	}
+	m.TunedPools = append(m.TunedPools, onDemand, mixed)
 	return nil
 }
 
@@ -128,7 +149,7 @@ func (m *mixing) write(w io.Writer) error {
 			return err
 		}
 	}
-	return lab.WriteMixHindsight(w, m.Tuned)
+	return nil
 }
 
 // marketFiles reads probes and prices once.

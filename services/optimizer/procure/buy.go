@@ -25,12 +25,15 @@ type Config struct {
 	Doubt   float64 // added to the score of a pool that did not answer last time
 	Safe    float64 // share of what is in use that must survive the loss of the largest pool; the rest is bought on demand. 0: none
 	Single  bool    // of the pools that did not answer last time, one is asked at a time
+	InRow   int     // refusals one after the other, no pool having answered since, after which all that did not answer are left alone for a while. 0: never
+	Pause   int     // for so many slots, and as many more for each refusal beyond
 }
 
 // Default is the default.
 func Default() Config {
 	return Config{Share: 0.05, Shock: 0.03, Keep: 0.9995, Doubt: 0.02,
-		First: 1200 / SlotSeconds, Longest: 3600 / SlotSeconds, Calm: 8 * hourSlots, Rest: 4 * hourSlots, Full: 2 * hourSlots}
+		First: 1200 / SlotSeconds, Longest: 3600 / SlotSeconds, Calm: 8 * hourSlots, Rest: 4 * hourSlots, Full: 2 * hourSlots,
+		Single: true, InRow: 3, Pause: 300 / SlotSeconds}
 }
 
 // Policy holds what was learned of the pools.
@@ -38,6 +41,7 @@ type Policy struct {
 	cfg   Config
 	slot  int
 	pools []belief
+	open  int // Spot replicas that were refused and have not been had since
 }
 
 // belief is what is known of a pool.
@@ -48,6 +52,8 @@ type belief struct {
 	cap     int // replicas that it refused to go beyond; 0: not known
 	capped  int // slot in which it did
 	full    int // slots until one more is tried
+	yes, no int // slots in which it last had a replica, and had none
+	row     int // refusals up to that one, less than an hour apart and without an answer of its own between
 }
 
 // New makes the policy.
@@ -68,6 +74,14 @@ func (b *Policy) Buy(slot int, pools []Pool, want int, busy float64, targets []i
 	b.slot = slot
 	b.learn(pools)
 	b.Choose(pools, want, busy, targets)
+	// What was refused and is asked for elsewhere may be refused there too: on demand starts beside it.
+	b.open = min(b.open, missing(want, there(pools)))
+	for i := range pools {
+		if pools[i].Purchase == fleet.PurchaseOnDemand {
+			targets[i] = max(targets[i], b.open)
+			return
+		}
+	}
 }
 
 // Choose is Buy without what the slot tells: it rests on what is known of the pools.
@@ -113,6 +127,17 @@ func largest(pools []Pool) int {
 	return most
 }
 
+// there is what the pools of Spot have given, ready or on its way.
+func there(pools []Pool) int {
+	n := 0
+	for i := range pools {
+		if pools[i].Purchase == fleet.PurchaseSpot {
+			n += pools[i].Ready + pools[i].Starting
+		}
+	}
+	return n
+}
+
 // missing of a total beyond what is held; never negative.
 func missing(want, held int) int { return max(0, want-held) }
 
@@ -150,6 +175,9 @@ func (b *Policy) learn(pools []Pool) {
 		b.pools = make([]belief, len(pools))
 	}
 	for i := range pools {
+		if pools[i].Purchase == fleet.PurchaseSpot {
+			b.open = max(b.open+pools[i].Failed-pools[i].Got, 0)
+		}
 		b.pools[i].hazard *= b.cfg.Keep
 		b.pools[i].take(&b.cfg, b.slot, &pools[i])
 	}
@@ -158,7 +186,13 @@ func (b *Policy) learn(pools []Pool) {
 // take is what a slot tells of a pool.
 func (k *belief) take(cfg *Config, slot int, p *Pool) {
 	if p.Got > 0 {
-		k.backoff = 0
+		k.backoff, k.yes, k.row = 0, slot, 0
+	}
+	if p.Failed > 0 && p.Ready+p.Starting == 0 {
+		if slot-k.no > hourSlots {
+			k.row = 0
+		}
+		k.no, k.row = slot, k.row+1
 	}
 	if k.cap > 0 && p.Ready+p.Starting > k.cap { // it gives more than it did
 		k.cap, k.full = 0, 0
@@ -202,7 +236,7 @@ func (b *Policy) wait(k *belief, standIn int) int {
 func (b *Policy) best(pools []Pool, targets []int, held int) int {
 	best, least := -1, math.Inf(1)
 	standIn, _ := Held(pools, fleet.PurchaseOnDemand)
-	asked := b.cfg.Single && b.asked(pools, targets)
+	asked := b.silent(pools) || (b.cfg.Single && b.asked(pools, targets))
 	for i := range pools {
 		p, k := &pools[i], &b.pools[i]
 		if asked && k.backoff > 0 {
@@ -220,6 +254,22 @@ func (b *Policy) best(pools []Pool, targets []int, held int) int {
 		}
 	}
 	return best
+}
+
+// silent says that so many launches were refused one after the other that asking again is in vain for a while.
+func (b *Policy) silent(pools []Pool) bool {
+	yes, n, last := 0, 0, 0
+	for i := range b.pools {
+		if pools[i].Purchase == fleet.PurchaseSpot {
+			yes = max(yes, b.pools[i].yes)
+		}
+	}
+	for i := range b.pools {
+		if no := b.pools[i].no; pools[i].Purchase == fleet.PurchaseSpot && no > yes {
+			n, last = n+b.pools[i].row, max(last, no)
+		}
+	}
+	return b.cfg.InRow > 0 && n >= b.cfg.InRow && b.slot < last+b.cfg.Pause*(n-b.cfg.InRow+1)
 }
 
 // asked says that a pool that did not answer last time has yet to answer now.

@@ -52,7 +52,7 @@ func TestWhereReplicasAreBought(t *testing.T) {
 		{"while nothing stands in for it, four hours pass first", func(b *Policy) []int {
 			buy(b, 1, 2, 0, onDemand, refused(zone("a", 300_000, 0)), zone("b", 400_000, 1))
 			return buy(b, 1+1200/SlotSeconds, 3, 0, onDemand, zone("a", 300_000, 0), zone("b", 400_000, 1))
-		}, []int{0, 0, 3}},
+		}, []int{1, 0, 3}},
 		{"a zone that is full keeps what it has and is not asked for more", func(b *Policy) []int {
 			buy(b, 1, 5, 0, onDemand, refused(zone("a", 300_000, 3)))
 			return buy(b, 2, 5, 0, onDemand, zone("a", 300_000, 3))
@@ -61,6 +61,34 @@ func TestWhereReplicasAreBought(t *testing.T) {
 			buy(b, 1, 5, 0, onDemand, refused(zone("a", 300_000, 3)))
 			return buy(b, 2+2*hourSlots, 5, 0, onDemand, zone("a", 300_000, 3))
 		}, []int{1, 4}},
+		{"what was refused is on demand until it is there, though others are asked for it", func(b *Policy) []int {
+			buy(b, 1, 9, 0, onDemand, zone("a", 300_000, 4), zone("b", 400_000, 1))
+			full, asking := zone("a", 300_000, 4), zone("b", 400_000, 1)
+			full.Failed = 4
+			return buy(b, 3, 9, 0, onDemand, full, asking)
+		}, []int{4, 4, 5}},
+		{"of zones that did not answer last time one is asked at a time", func(b *Policy) []int {
+			od := onDemand
+			od.Ready = 9
+			buy(b, 1, 9, 0, od, refused(zone("a", 300_000, 0)), refused(zone("b", 400_000, 0)))
+			return buy(b, 1+1200/SlotSeconds, 9, 0, od, zone("a", 300_000, 0), zone("b", 400_000, 0))
+		}, []int{9, 1, 0}},
+		{"after three zones in a row have refused, five minutes pass before the next is asked", func(b *Policy) []int {
+			od, late := onDemand, 1+1200/SlotSeconds
+			od.Ready = 9
+			a, z, c := zone("a", 300_000, 0), zone("b", 400_000, 0), zone("c", 500_000, 0)
+			buy(b, 1, 9, 0, od, refused(a), a, c)
+			buy(b, late-1, 9, 0, od, a, refused(z), refused(c))
+			return buy(b, late, 9, 0, od, a, z, c)
+		}, []int{9, 0, 0, 0}},
+		{"then it is asked", func(b *Policy) []int {
+			od, late := onDemand, 1+1200/SlotSeconds
+			od.Ready = 9
+			a, z, c := zone("a", 300_000, 0), zone("b", 400_000, 0), zone("c", 500_000, 0)
+			buy(b, 1, 9, 0, od, refused(a), a, c)
+			buy(b, late-1, 9, 0, od, a, refused(z), refused(c))
+			return buy(b, late-1+300/SlotSeconds, 9, 0, od, a, z, c)
+		}, []int{9, 1, 0, 0}},
 		{"replicas under notice do not count, others are asked for in their place", func(b *Policy) []int {
 			return buy(b, 1, 4, 0, onDemand, noticed(zone("a", 300_000, 2), 2), zone("b", 310_000, 2))
 		}, []int{0, 0, 4}},

@@ -14,6 +14,9 @@ type Belief struct {
 	Cap     int     `json:"cap,omitempty"`     // replicas that it refused to go beyond; 0: not known
 	Capped  int     `json:"capped,omitempty"`  // slot in which it did
 	Full    int     `json:"full,omitempty"`    // slots until one more is tried
+	Yes     int     `json:"yes,omitempty"`     // slot in which it last had a replica to give
+	No      int     `json:"no,omitempty"`      // slot in which it last had none at all
+	Row     int     `json:"row,omitempty"`     // refusals in a row up to that one
 }
 
 // News is what happened in a pool in one slot.
@@ -38,14 +41,14 @@ func Believe(cfg Config, news []News, now, held int) Belief {
 	}
 	k.hazard *= math.Pow(cfg.Keep, float64(max(now-at, 0)))
 	k.take(&cfg, now, &Pool{Ready: held})
-	return Belief{Hazard: k.hazard, Since: k.since, Backoff: k.backoff, Cap: k.cap, Capped: k.capped, Full: k.full}
+	return Belief{Hazard: k.hazard, Since: k.since, Backoff: k.backoff, Cap: k.cap, Capped: k.capped, Full: k.full, Yes: k.yes, No: k.no, Row: k.row}
 }
 
 // Recall makes a policy that believes of the pools, in their order, what is given, in a slot.
 func Recall(cfg Config, slot int, beliefs []Belief) *Policy {
 	b := &Policy{cfg: cfg, slot: slot, pools: make([]belief, len(beliefs))}
 	for i, k := range beliefs {
-		b.pools[i] = belief{hazard: k.Hazard, since: k.Since, backoff: k.Backoff, cap: k.Cap, capped: k.Capped, full: k.Full}
+		b.pools[i] = belief{hazard: k.Hazard, since: k.Since, backoff: k.Backoff, cap: k.Cap, capped: k.Capped, full: k.Full, yes: k.Yes, no: k.No, row: k.Row}
 	}
 	return b
 }
