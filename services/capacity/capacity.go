@@ -42,10 +42,11 @@ type Input struct {
 	Pods       []Pod            `json:"pods"`
 	Daemons    []Daemon         `json:"daemons,omitempty"`
 	Candidates []Candidate      `json:"candidates"`
-	Rules      []NodeRule       `json:"rules,omitempty"`  // what pods' specs say about nodes
-	Limits     []Limit          `json:"limits,omitempty"` // PodDisruptionBudgets
-	Needs      []Need           `json:"needs,omitempty"`  // what pods ask of GPUs and their driver
-	Growths    []Growth         `json:"growths,omitempty"`
+	Rules      []NodeRule       `json:"rules,omitempty"`      // what pods' specs say about nodes
+	Limits     []Limit          `json:"limits,omitempty"`     // PodDisruptionBudgets
+	Needs      []Need           `json:"needs,omitempty"`      // what pods ask of GPUs and their driver
+	Growths    []Growth         `json:"growths,omitempty"`    // of warm pools that follow demand
+	KeepsRoom  bool             `json:"keeps_room,omitempty"` // the agent keeps room ready by placeholders
 }
 
 // Policy holds the caps and the taste of a cluster. Zero values mean no cap, and the defaults of WithDefaults.

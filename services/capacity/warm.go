@@ -72,6 +72,7 @@ type WarmNote struct {
 	CPUMilli int64       `json:"cpu"`             // of a placeholder: half of the smallest of these machines
 	MemMiB   int64       `json:"mem"`
 	GPUs     int64       `json:"gpus"`
+	Spot     bool        `json:"spot,omitempty"` // may be Spot
 }
 
 func (p *Policy) validateWarm(bad func(field, text string) error) error {
@@ -117,7 +118,7 @@ func (d *planner) warm() {
 }
 
 func (d *planner) warmRule(r *WarmRule, taken map[*host]bool) WarmNote {
-	n := WarmNote{Rule: r.Name, How: r.How, Types: []string{}, SavesSec: d.in.NodeStart}
+	n := WarmNote{Rule: r.Name, How: r.How, Types: []string{}, SavesSec: d.in.NodeStart, Spot: r.Spot}
 	var idle []*host
 	for _, h := range d.hosts {
 		if !h.gone && !taken[h] && h.open && len(h.pods) == 0 && h.fixed != "leaving" && h.fixed != "not_ready" && h.fixed != "mig" && !h.isNew() && r.takes(&h.kind) {

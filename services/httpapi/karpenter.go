@@ -174,7 +174,7 @@ func (s *Server) handBackKarpenter(ctx context.Context, p auth.Principal, q *clu
 			return fleet.Errorf(fleet.CodeConflict, "switch it off first: the next plan would make the pools again")
 		case work.Why != store.KarpenterOff:
 			return fleet.Errorf(fleet.CodeConflict, "nothing can be sent to the agent now: %s", work.Why)
-		case len(work.Pools)+len(work.Overlays) == 0:
+		case len(work.Pools)+len(work.Overlays)+len(work.Warm) == 0:
 			return fleet.Errorf(fleet.CodeConflict, "there is nothing to hand back")
 		}
 		var actions []*agentv1.CapacityAction
@@ -183,6 +183,9 @@ func (s *Server) handBackKarpenter(ctx context.Context, p auth.Principal, q *clu
 		}
 		for _, name := range work.Pools {
 			actions = append(actions, &agentv1.CapacityAction{ActionId: "pool/" + name, Absent: true, NodePool: &agentv1.NodePoolSpec{Name: name}, Reasons: []string{"hand_back"}})
+		}
+		for _, name := range work.Warm {
+			actions = append(actions, &agentv1.CapacityAction{ActionId: "warm/" + name, Absent: true, WarmPool: &agentv1.WarmPool{Name: name}, Reasons: []string{"hand_back"}})
 		}
 		made, why, err := store.OpenKarpenterOrder(ctx, tx, store.KarpenterOrder{Cluster: q.ID, Kind: "hand_back", At: work.At, ExpiresAt: work.At.Add(handBackValid), CreatedBy: p.Actor()}, actions)
 		if err != nil {

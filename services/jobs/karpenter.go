@@ -53,7 +53,7 @@ func (w *CapacityPlan) tellKarpenter(ctx context.Context, tenant fleet.TenantID,
 	if err != nil {
 		return nil, fmt.Errorf("compose NodePools: %w", err)
 	}
-	return &karpenterOrder{policy: work.Policy.Version, actions: told.Actions(work.Overlays), bought: told.Bought}, nil
+	return &karpenterOrder{policy: work.Policy.Version, actions: append(told.Actions(work.Overlays), gentleActions(in, plan, work.Warm)...), bought: told.Bought}, nil
 }
 
 // karpenterHolds is why a plan leads to no order; empty: it does. A plan that changes nothing does too: limits follow what runs.
@@ -87,8 +87,9 @@ func karpenterInput(in *capacity.Input, plan *capacity.Plan, work *store.Karpent
 	}
 	k := karpenter.Input{Pods: b.Pods, Offerings: b.Offerings, New: b.New, Pools: work.Pools, Owned: work.Policy.Own, Labels: newLabels(in, b)}
 	moves := map[string]bool{} // machines to let go that have pods; empty ones go by themselves
+	ours := gentle(in, plan)
 	for _, d := range plan.Drain {
-		moves[d.Name] = len(d.Moves) > 0
+		moves[d.Name] = len(d.Moves) > 0 && !ours[d.Name]
 	}
 	runs := make([]int64, len(k.Offerings))
 	for _, r := range b.Running {

@@ -191,6 +191,7 @@ func (c *capacityInput) gentle(ctx context.Context, tx *Tx) ([]map[string]string
 			notes[i] = notes[like]
 		}
 	}
+	c.in.KeepsRoom = slices.Contains(can, CapabilityWarm)
 	capacity.Remember(&c.in, notes, slices.Contains(can, CapabilityDrain))
 	return notes, c.growths(ctx, tx)
 }

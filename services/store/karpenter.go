@@ -183,6 +183,7 @@ type KarpenterWork struct {
 	Policy   KarpenterPolicy
 	Pools    []string // of ours that may exist, by name
 	Overlays []string
+	Warm     []string  // pools of room kept ready that may exist, by name
 	Why      string    // why nothing may be sent; empty: it may
 	At       time.Time // data time; zero where the agent says nothing
 }
@@ -215,6 +216,8 @@ func LoadKarpenterWork(ctx context.Context, tx *Tx, cluster fleet.ClusterID, loc
 			w.Pools = append(w.Pools, name)
 		} else if name, ok := strings.CutPrefix(key, "overlay/"); ok {
 			w.Overlays = append(w.Overlays, name)
+		} else if name, ok := strings.CutPrefix(key, "warm/"); ok {
+			w.Warm = append(w.Warm, name)
 		}
 	}
 	return w, nil
