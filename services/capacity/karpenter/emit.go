@@ -20,15 +20,22 @@ func (in *Input) emit(p *Plan, s Settings, pools []*group, best outcome) {
 		if s.Capped {
 			buys = int64(pool.count)
 		}
-		limit := pool.runs + buys
+		left := int64(0) // of a reservation: what is paid for is used before anything is bought, also by pods that no plan knows yet
+		if !s.Capped && in.Offerings[pool.offs[0]].Purchase == fleet.PurchaseReserved {
+			left = max(in.stock(pool)-buys, 0)
+		}
+		limit := pool.runs + buys + left
 		if limit == 0 {
 			continue
 		}
 		np := in.pool(pool, s, limit)
 		np.Weight, np.Why = weight, "plan"
-		if buys == 0 {
+		switch {
+		case buys == 0 && left > 0:
+			np.Weight, np.Why = spareWeight, "reserved"
+		case buys == 0:
 			np.Weight, np.Why = spareWeight, "running"
-		} else if weight > spareWeight+1 {
+		case weight > spareWeight+1:
 			weight--
 		}
 		named[np.Name] = true

@@ -108,7 +108,7 @@ type NodePool struct {
 	Taints        []string          `json:"taints,omitempty"` // key=value:effect, sorted
 	Consolidate   int64             `json:"consolidate"`      // machines at a time that Karpenter may replace or end for money; 0: empty ones only
 	EmptyAfterSec int64             `json:"empty_after_sec"`
-	Why           string            `json:"why"` // plan, running, rest or owned
+	Why           string            `json:"why"` // plan, running, reserved, rest or owned
 }
 
 // NodeOverlay as it shall be.
@@ -226,6 +226,11 @@ func (in *Input) group(s Settings) []*group {
 	}
 	for _, j := range in.alternatives(s) {
 		get(j)
+	}
+	for j := range in.Offerings { // what is reserved and not used
+		if o := &in.Offerings[j]; o.Purchase == fleet.PurchaseReserved && s.ReservationKey != "" && o.Stock != nil && in.usable(j) {
+			get(j)
+		}
 	}
 	for _, m := range in.Running { // once all pools are there: a pool also holds the dearer types that its claims became
 		if g := by[m.Pool]; g != nil {

@@ -188,3 +188,34 @@ func TestPropertyWhatIsLeftOutIsDearerThanWhatIsKept(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatIsReservedAndNotUsedIsOpenForPodsThatNoPlanKnows(t *testing.T) {
+	t.Parallel()
+	offs := market()
+	reserved := offering("c4", "a", fleet.PurchaseReserved, 0.000000001, 4000, 8000, 0, "")
+	reserved.ReservationID, reserved.Stock = "cr-1,cr-2", ptr(int64(3))
+	offs = append(offs, reserved)
+	in := karpenter.Input{Pods: gpuPods(1, false), Offerings: offs, New: []packing.Node{{Offering: 0, Pods: []int{0}}}, Running: []karpenter.Machine{{Name: "n", Pool: "p", Offering: len(offs) - 1}}}
+	s := karpenter.Settings{TaintGPUs: true, ReservationKey: "example.test/reservation"}
+	p, err := karpenter.Compose(in, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := slices.IndexFunc(p.Pools, func(n karpenter.NodePool) bool { return n.Why == "reserved" })
+	if k < 0 || *p.Pools[k].Nodes != 2 || !slices.ContainsFunc(p.Pools[k].Requirements, func(r karpenter.Requirement) bool {
+		return r.Key == "example.test/reservation" && slices.Equal(r.Values, []string{"cr-1", "cr-2"})
+	}) {
+		t.Fatalf("%+v", p.Pools)
+	}
+	for _, n := range p.Pools {
+		if n.Why == "rest" && n.Weight >= p.Pools[k].Weight || n.Why == "plan" && n.Weight <= p.Pools[k].Weight {
+			t.Errorf("%s at %d, what is reserved at %d", n.Name, n.Weight, p.Pools[k].Weight)
+		}
+	}
+	for name, s := range map[string]karpenter.Settings{"under a cap": {ReservationKey: "k", Capped: true}, "nobody said how": {}} {
+		p, err := karpenter.Compose(in, s)
+		if err != nil || slices.ContainsFunc(p.Pools, func(n karpenter.NodePool) bool { return n.Why == "reserved" }) {
+			t.Errorf("%s: %+v, %v", name, p.Pools, err)
+		}
+	}
+}
