@@ -40,6 +40,8 @@ type Allocations struct {
 	To            time.Time    `json:"to" doc:"exclusive"`
 	Aggregate     string       `json:"aggregate"`
 	Idle          string       `json:"idle"`
+	Basis         string       `json:"basis"`
+	Unviewed      Money        `json:"basis_unknown" doc:"part of the total that was costed before other views than effective were kept, and stands as that"`
 	Total         Money        `json:"total"`
 	PreviousTotal Money        `json:"previous_total"`
 	UnpricedShare *float64     `json:"unpriced_share" doc:"node time without a price over all; null without nodes"`
@@ -103,7 +105,8 @@ type CostScope struct {
 	To        time.Time `query:"to" doc:"default: the tenant's newest data"`
 	Aggregate string    `query:"aggregate" default:"team" maxLength:"80" pattern:"^(team|namespace|workload|cluster|kind|purchase|resource|label:.+)$" doc:"team, namespace, workload, cluster, kind, purchase, resource or label:KEY"`
 	AsOf      time.Time `query:"as_of" doc:"what the ledger said at this moment, by the service's clock: closed hours only, without use. Default: the newest versions"`
-	Idle      string    `query:"idle" enum:"separate,shared,even" default:"separate" doc:"shared: idle and overhead are carried by the workloads of their cluster, per resource and in proportion to their cost; even: each workload that pays for a resource carries the same part of it; what nobody can carry stays"`
+	Idle      string    `query:"idle" enum:"separate,shared,even,machine" default:"separate" doc:"shared: idle and overhead are carried by the workloads of their cluster, per resource and in proportion to their cost; even: each workload that pays for a resource carries the same part of it; machine: by the workloads of the machine that was idle; what nobody can carry stays"`
+	Basis     string    `query:"basis" enum:"effective,contracted,list" default:"effective" doc:"effective: what is borne, after commitments; contracted: at the tenant's own or the Spot price, before commitments; list: at the list price on demand. The others not with as_of, and not with idle by machine"`
 }
 
 func (s *Server) registerCost() {
@@ -151,6 +154,17 @@ func (in CostScope) query(ctx context.Context, tx *store.Tx, step time.Duration)
 	case q.To.Sub(q.From) > limit:
 		return q, &fleet.Error{Code: fleet.CodeInvalid, Message: "the span is too long for this step", Field: "query.from"}
 	}
+	switch {
+	case in.Idle == "machine" && in.Basis != "effective":
+		return q, &fleet.Error{Code: fleet.CodeInvalid, Message: "idle by machine is kept of effective costs only", Field: "query.idle"}
+	case in.Idle == "machine":
+		q.View = store.ViewCarried
+	case in.Basis != "effective":
+		q.View = store.CostView(in.Basis)
+	}
+	if q.View != store.ViewEffective && !q.AsOf.IsZero() {
+		return q, &fleet.Error{Code: fleet.CodeInvalid, Message: "earlier versions of the ledger have effective costs only, and idle by cluster", Field: "query.as_of"}
+	}
 	q.Everybody = (in.Idle == "shared" || in.Idle == "even") && q.ByOwner()
 	return q, nil
 }
@@ -163,13 +177,18 @@ func (in CostScope) spread() ledger.Spread {
 	return ledger.SpreadWeighted
 }
 
-// costs loads rows and shares idle if that is asked for.
-func costs(ctx context.Context, tx *store.Tx, q store.CostQuery, how ledger.Spread) ([]store.CostRow, error) {
-	rows, err := store.Costs(ctx, tx, q)
-	if err != nil || !q.Everybody {
-		return rows, err
+// costs loads rows and shares idle if that is asked for. unviewed is what of them is not known in the view that was asked for.
+func costs(ctx context.Context, tx *store.Tx, q store.CostQuery, how ledger.Spread) (rows []store.CostRow, unviewed fleet.Money, err error) {
+	if rows, err = store.Costs(ctx, tx, q); err != nil {
+		return nil, 0, err
 	}
-	return shareIdle(rows, how), nil
+	for _, r := range rows {
+		unviewed = unviewed.Add(r.Unviewed)
+	}
+	if q.Everybody {
+		rows = shareIdle(rows, how)
+	}
+	return rows, unviewed, nil
 }
 
 // shareIdle lets the workloads of each cluster and step carry what nobody held there, then leaves out those outside the filter.
@@ -293,13 +312,13 @@ func (s *Server) getAllocations(ctx context.Context, p auth.Principal, in *struc
 			return err
 		}
 		q.Buckets = q.Everybody // a whole span in one bucket, but idle is shared day by day, as the chart shares it
-		rows, err := costs(ctx, tx, q, in.spread())
+		rows, unviewed, err := costs(ctx, tx, q, in.spread())
 		if err != nil {
 			return err
 		}
 		before := q
 		before.From, before.To = q.From.Add(q.From.Sub(q.To)), q.From
-		previous, err := costs(ctx, tx, before, in.spread())
+		previous, _, err := costs(ctx, tx, before, in.spread())
 		if err != nil {
 			return err
 		}
@@ -312,7 +331,7 @@ func (s *Server) getAllocations(ctx context.Context, p auth.Principal, in *struc
 		if err != nil {
 			return err
 		}
-		out.Body = Allocations{From: q.From, To: q.To, Aggregate: q.Aggregate, Idle: in.Idle, Total: s.money(total),
+		out.Body = Allocations{From: q.From, To: q.To, Aggregate: q.Aggregate, Idle: in.Idle, Basis: in.Basis, Total: s.money(total), Unviewed: s.money(unviewed),
 			UnpricedShare: coverage.Unpriced(), LastClosed: coverage.LastClosed, OpenHours: coverage.OpenHours, AsOf: coverage.AsOf, RestatedHours: coverage.Restated}
 		if !in.AsOf.IsZero() {
 			asOf := in.AsOf.UTC()

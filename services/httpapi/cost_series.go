@@ -24,7 +24,7 @@ func (s *Server) getCostTimeseries(ctx context.Context, p auth.Principal, in *st
 		if err != nil {
 			return err
 		}
-		rows, err := costs(ctx, tx, q, in.spread())
+		rows, _, err := costs(ctx, tx, q, in.spread())
 		if err != nil {
 			return err
 		}

@@ -256,7 +256,7 @@ func (w *CloseHour) cost(in *store.CostInput, due []dueHour, pricing *pricing, p
 			if c, ok := covered[n.UID]; ok {
 				p.List, p.Effective, p.Source, p.AsOf = c.list, c.effective, c.source, d.from
 			}
-			n.Price, n.Weights = p.Effective, pricing.weights(n.Offering.Cloud)
+			n.Price, n.List, n.Contracted, n.Weights = p.Effective, p.List, p.Contracted, pricing.weights(n.Offering.Cloud)
 			if w, ok := in.SplitBy(d.from, n.Offering.Cloud); ok {
 				n.Weights = w // as it was split before
 			}
@@ -378,9 +378,8 @@ func (p *pricing) of(n store.CostedNode, d dueHour, frozen store.FrozenPrice) st
 	if billed := n.Billed(); !billed.To.IsZero() && billed.To.Before(d.to) {
 		ran.To = billed.To
 	}
-	price := store.NodePrice{Node: n.UID, Currency: p.currency}
-	if frozen.Effective != nil {
-		price.List, price.Effective, price.Source, price.AsOf = frozen.List, frozen.Effective, frozen.Source, frozen.AsOf
+	price := store.NodePrice{Node: n.UID, Currency: p.currency, List: frozen.List, Contracted: frozen.Contracted, Effective: frozen.Effective, Source: frozen.Source, AsOf: frozen.AsOf}
+	if frozen.Effective != nil && frozen.Contracted != nil {
 		return price
 	}
 	// What is listed and contracted counts as of the hour's beginning, Spot for as long as it was in force.
@@ -389,6 +388,12 @@ func (p *pricing) of(n store.CostedNode, d dueHour, frozen store.FrozenPrice) st
 		c.Spot = p.spot.Over(n.Offering, ran)
 	}
 	known, _ := c.Uncovered()
+	if price.Contracted = known.Hour; known.Hour == nil && n.Offering.Purchase == fleet.PurchaseReserved {
+		price.Contracted = c.List.Hour // what its commitment is taken off
+	}
+	if frozen.Effective != nil {
+		return price // frozen before contracted prices were
+	}
 	price.List, price.Effective, price.Source, price.AsOf = c.List.Hour, known.Hour, known.Source, known.AsOf
 	if known.Hour == nil {
 		price.Source, price.AsOf = c.List.Source, c.List.AsOf

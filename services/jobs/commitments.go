@@ -327,7 +327,7 @@ func (p *paid) unusedStatement(hour time.Time, h *paidHour, released []store.Rel
 	add := func(id, team string, amount fleet.Money, hours float64) {
 		if amount > 0 {
 			s.Lines = append(s.Lines, ledger.CostLine{Node: id, Row: ledger.Row{Kind: ledger.KindUnused, Resource: ledger.ResourceCommitment,
-				Purchase: fleet.PurchaseReserved, Owner: ledger.Owner{Team: team}, Amount: amount, Quantity: hours}})
+				Purchase: fleet.PurchaseReserved, Owner: ledger.Owner{Team: team}, Amount: amount, Quantity: hours}, Views: ledger.Views{List: amount, Contracted: amount}})
 		}
 	}
 	part := func(amount, bought fleet.Money, ms int64) float64 {

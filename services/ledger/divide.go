@@ -29,6 +29,7 @@ func (c *closing) add(s *Statement, h *holding) {
 	slices.SortFunc(out.over, func(a, b Conflict) int { return cmp.Compare(a.Resource, b.Resource) })
 	s.Conflicts = append(s.Conflicts, out.over...)
 	slices.SortFunc(out.lines, func(a, b CostLine) int { return compareRow(a.Row, b.Row) })
+	c.view(h, out.lines, ms, boot)
 	s.Lines = append(s.Lines, out.lines...)
 }
 
@@ -91,7 +92,7 @@ func (o *nodeLines) line(r Row) {
 	}
 	for i := o.first; i < len(o.lines); i++ {
 		if l := &o.lines[i]; l.Kind == r.Kind && l.Owner == r.Owner && l.Resource == r.Resource {
-			l.add(r)
+			l.Row.add(r)
 			return
 		}
 	}

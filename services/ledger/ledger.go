@@ -57,7 +57,9 @@ type Node struct {
 	MinBill  time.Duration  // what the provider bills at least, however short the life
 	ReadyAt  time.Time      // zero: not ready in this hour
 	Price    *fleet.Money   // effective, per hour; nil: unknown
-	Weights  market.Weights
+	// List is the price on demand as listed, Contracted the one before commitments, both per hour; nil: unknown.
+	List, Contracted *fleet.Money
+	Weights          market.Weights
 }
 
 // LeastBilled is what a machine is billed at least, however short its life, as the providers' price pages say: a minute at AWS (Linux) and Google.
@@ -125,6 +127,7 @@ type Row struct {
 type CostLine struct {
 	Node string // uid
 	Row
+	Views
 }
 
 // Conflict is a contradiction between inputs, for people to look into.

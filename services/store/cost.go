@@ -30,11 +30,13 @@ type CostedHour struct {
 
 // NodePrice is the price of a node's hour. A nil price is unknown.
 type NodePrice struct {
-	Node            string // uid
-	List, Effective *fleet.Money
-	Currency        string
-	Source          string
-	AsOf            time.Time // since when the price held; zero: unknown
+	Node       string       // uid
+	List       *fleet.Money // on demand
+	Contracted *fleet.Money // before commitments
+	Effective  *fleet.Money
+	Currency   string
+	Source     string
+	AsOf       time.Time // since when the price held; zero: unknown
 }
 
 // SaveCosting keeps the costing of some hours of a cluster in one go: transfers and frozen prices of closed hours (appended once, the
@@ -112,7 +114,7 @@ func queueNodePrices(batch *pgx.Batch, tx *Tx, cluster fleet.ClusterID, hours []
 	var at columns[time.Time]
 	var version columns[int32]
 	var node, currency, source columns[string]
-	var list, effective columns[*int64]
+	var list, contracted, effective columns[*int64]
 	var asOf columns[*time.Time]
 	for _, h := range hours {
 		if h.Version == 0 {
@@ -125,6 +127,7 @@ func queueNodePrices(batch *pgx.Batch, tx *Tx, cluster fleet.ClusterID, hours []
 			currency.add(p.Currency)
 			source.add(p.Source)
 			list.add((*int64)(p.List))
+			contracted.add((*int64)(p.Contracted))
 			effective.add((*int64)(p.Effective))
 			asOf.add(orNull(p.AsOf))
 		}
@@ -133,10 +136,10 @@ func queueNodePrices(batch *pgx.Batch, tx *Tx, cluster fleet.ClusterID, hours []
 		return
 	}
 	batch.Queue(`
-INSERT INTO node_price (tenant_id, cluster_id, node_uid, hour, version, list_nano, effective_nano, currency, source, as_of)
-SELECT $1::uuid, $2::uuid, * FROM unnest($3::text[], $4::timestamptz[], $5::int[], $6::bigint[], $7::bigint[], $8::text[], $9::text[], $10::timestamptz[])
-ON CONFLICT DO NOTHING`, tx.Tenant, cluster, []string(node), []time.Time(at), []int32(version), []*int64(list), []*int64(effective), []string(currency), []string(source),
-		[]*time.Time(asOf))
+INSERT INTO node_price (tenant_id, cluster_id, node_uid, hour, version, list_nano, contracted_nano, effective_nano, currency, source, as_of)
+SELECT $1::uuid, $2::uuid, * FROM unnest($3::text[], $4::timestamptz[], $5::int[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[], $10::text[], $11::timestamptz[])
+ON CONFLICT DO NOTHING`, tx.Tenant, cluster, []string(node), []time.Time(at), []int32(version), []*int64(list), []*int64(contracted), []*int64(effective), []string(currency),
+		[]string(source), []*time.Time(asOf))
 }
 
 func queueTransfers(batch *pgx.Batch, tx *Tx, cluster fleet.ClusterID, hours []CostedHour) {
@@ -184,11 +187,11 @@ ON CONFLICT (tenant_id, id) DO NOTHING`, tx.Tenant, cluster, tx.Now, []string(id
 func queueHourLines(batch *pgx.Batch, tx *Tx, cluster fleet.ClusterID, hours []CostedHour) {
 	var all, at columns[time.Time]
 	var kind, resource, purchase, workload, namespace, team columns[string]
-	var amount columns[int64]
+	var amount, list, contracted, carried columns[int64]
 	var quantity, unpriced, measured, used columns[float64]
 	for _, h := range hours {
 		all.add(h.Hour)
-		for _, r := range h.Statement.Rows() {
+		for _, r := range h.Statement.Viewed() {
 			at.add(h.Hour)
 			kind.add(string(r.Kind))
 			resource.add(string(r.Resource))
@@ -205,15 +208,20 @@ func queueHourLines(batch *pgx.Batch, tx *Tx, cluster fleet.ClusterID, hours []C
 			unpriced.add(r.Unpriced)
 			measured.add(r.Measured)
 			used.add(r.Used)
+			list.add(int64(r.List))
+			contracted.add(int64(r.Contracted))
+			carried.add(int64(r.Carried))
 		}
 	}
 	batch.Queue(`DELETE FROM cost_hour_line WHERE tenant_id = $1 AND cluster_id = $2 AND hour = ANY ($3)`, tx.Tenant, cluster, []time.Time(all))
 	batch.Queue(`
-INSERT INTO cost_hour_line (tenant_id, cluster_id, hour, kind, resource, purchase, workload_id, namespace, team, amount_nano, quantity, unpriced, measured, used)
+INSERT INTO cost_hour_line (tenant_id, cluster_id, hour, kind, resource, purchase, workload_id, namespace, team, amount_nano, quantity, unpriced, measured, used,
+  list_nano, contracted_nano, carried_nano)
 SELECT $1::uuid, $2::uuid, * FROM unnest($3::timestamptz[], $4::text[], $5::text[], $6::text[], $7::uuid[], $8::text[], $9::text[], $10::bigint[],
-  $11::float8[], $12::float8[], $13::float8[], $14::float8[])`,
+  $11::float8[], $12::float8[], $13::float8[], $14::float8[], $15::bigint[], $16::bigint[], $17::bigint[])`,
 		tx.Tenant, cluster, []time.Time(at), []string(kind), []string(resource), []string(purchase), []string(workload), []string(namespace), []string(team),
-		[]int64(amount), []float64(quantity), []float64(unpriced), []float64(measured), []float64(used))
+		[]int64(amount), []float64(quantity), []float64(unpriced), []float64(measured), []float64(used),
+		[]int64(list), []int64(contracted), []int64(carried))
 }
 
 func queueCauses(batch *pgx.Batch, tx *Tx, cluster fleet.ClusterID, hours []CostedHour) {
@@ -263,9 +271,11 @@ func queueDays(batch *pgx.Batch, tx *Tx, cluster fleet.ClusterID, hours []Costed
 		seen[day] = true
 		batch.Queue(`DELETE FROM cost_day WHERE tenant_id = $1 AND day = $3::timestamptz::date AND cluster_id = $2`, tx.Tenant, cluster, day)
 		batch.Queue(`
-INSERT INTO cost_day (tenant_id, cluster_id, day, kind, resource, purchase, workload_id, namespace, team, amount_nano, quantity, unpriced, measured, used)
+INSERT INTO cost_day (tenant_id, cluster_id, day, kind, resource, purchase, workload_id, namespace, team, amount_nano, quantity, unpriced, measured, used,
+  list_nano, contracted_nano, carried_nano)
 SELECT tenant_id, cluster_id, $3::timestamptz::date, kind, resource, purchase, workload_id, namespace, team, sum(amount_nano)::bigint, sum(quantity), sum(unpriced),
-  sum(measured), sum(used)
+  sum(measured), sum(used), CASE WHEN count(*) = count(list_nano) THEN sum(list_nano)::bigint END,
+  CASE WHEN count(*) = count(contracted_nano) THEN sum(contracted_nano)::bigint END, CASE WHEN count(*) = count(carried_nano) THEN sum(carried_nano)::bigint END
 FROM cost_hour_line WHERE tenant_id = $1 AND cluster_id = $2 AND hour >= $3 AND hour < $3::timestamptz + interval '1 day'
 GROUP BY tenant_id, cluster_id, kind, resource, purchase, workload_id, namespace, team`, tx.Tenant, cluster, day)
 	}

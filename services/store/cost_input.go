@@ -75,9 +75,9 @@ type CostedNode struct {
 
 // FrozenPrice is what an earlier costing of an hour used.
 type FrozenPrice struct {
-	List, Effective *fleet.Money
-	Source          string
-	AsOf            time.Time
+	List, Contracted, Effective *fleet.Money
+	Source                      string
+	AsOf                        time.Time
 }
 
 // HourKey names a node's hour.
@@ -132,7 +132,7 @@ SELECT r.at, r.workload_id::text, r.cpu_cores, r.memory_mib, coalesce(r.gpu_sm_a
 FROM workload w JOIN rollup_1h r ON r.tenant_id = w.tenant_id AND r.workload_id = w.id AND r.at >= $3 AND r.at < $4
 WHERE w.tenant_id = $1 AND w.cluster_id = $2`, tx.Tenant, cluster, from, to).Query(in.readUsage)
 	batch.Queue(`
-SELECT DISTINCT ON (p.hour, p.node_uid) p.hour, p.node_uid, p.list_nano, coalesce(b.hour_nano, p.effective_nano), CASE WHEN b.hour_nano IS NULL THEN p.source ELSE 'bill' END, p.as_of
+SELECT DISTINCT ON (p.hour, p.node_uid) p.hour, p.node_uid, p.list_nano, p.contracted_nano, coalesce(b.hour_nano, p.effective_nano), CASE WHEN b.hour_nano IS NULL THEN p.source ELSE 'bill' END, p.as_of
 FROM node_price p LEFT JOIN bill_price b ON b.tenant_id = p.tenant_id AND b.cluster_id = p.cluster_id AND b.hour = p.hour AND b.node_uid = p.node_uid
 WHERE p.tenant_id = $1 AND p.cluster_id = $2 AND p.hour >= $3 AND p.hour < $4 AND p.source <> 'bill' ORDER BY p.hour, p.node_uid, p.version DESC`,
 		tx.Tenant, cluster, from, to).Query(in.readFrozen)
@@ -290,7 +290,7 @@ func (in *CostInput) readFrozen(rows pgx.Rows) error {
 		var key HourKey
 		var p FrozenPrice
 		var asOf *time.Time
-		if err := rows.Scan(&key.Hour, &key.Node, &p.List, &p.Effective, &p.Source, &asOf); err != nil {
+		if err := rows.Scan(&key.Hour, &key.Node, &p.List, &p.Contracted, &p.Effective, &p.Source, &asOf); err != nil {
 			return err
 		}
 		key.Hour, p.AsOf = key.Hour.UTC(), orZero(asOf)

@@ -28,6 +28,32 @@ type CostQuery struct {
 	AsOf time.Time
 	// Buckets tells days (or hours) apart; without it At is zero.
 	Buckets bool
+	// View is what amounts are; not with AsOf.
+	View CostView
+}
+
+// CostView says what the amounts of a query are.
+type CostView string
+
+// Views of costs. Rows that were costed before a view was kept stand with their amount, see CostRow.Unviewed.
+const (
+	ViewEffective  CostView = ""           // what the ledger says is borne
+	ViewList       CostView = "list"       // the same time at the list price on demand
+	ViewContracted CostView = "contracted" // before commitments
+	ViewCarried    CostView = "carried"    // effective, with the idle of each machine carried by its workloads
+)
+
+// amount is the column of a view; unviewed holds where it is not known.
+func (v CostView) amount() (amount, unviewed string) {
+	switch v {
+	case ViewList:
+		return "coalesce(c.list_nano, c.amount_nano)", "c.list_nano IS NULL"
+	case ViewContracted:
+		return "coalesce(c.contracted_nano, c.amount_nano)", "c.contracted_nano IS NULL"
+	case ViewCarried:
+		return "c.amount_nano + coalesce(c.carried_nano, 0)", "c.carried_nano IS NULL"
+	}
+	return "c.amount_nano", "false"
 }
 
 // CostRow is a sum of costs of one group.
@@ -37,6 +63,7 @@ type CostRow struct {
 	Key     string // of the group; empty for idle, overhead and residual of a grouping by owner
 	Outside bool
 	ledger.Row
+	Unviewed fleet.Money // part of Amount that is not in the view that was asked for
 }
 
 // ByOwner says whether a grouping tells who holds something apart; idle, overhead and residual then stand beside the groups.
@@ -97,11 +124,16 @@ func Costs(ctx context.Context, tx *Tx, q CostQuery) ([]CostRow, error) {
 	if q.Cluster != "" {
 		where += " AND c.cluster_id = @cluster::uuid"
 	}
+	amount, unviewed := q.View.amount()
+	if q.View != ViewEffective && !q.AsOf.IsZero() {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "earlier versions of the ledger can be asked for what is borne only")
+	}
 	rows, err := tx.pgx.Query(ctx, `
-SELECT g.bucket::timestamptz AS bucket, g.cluster_id::text, g.kind, `+key+` AS key, g.outside, g.resource, sum(g.amount_nano)::bigint, sum(g.quantity), sum(g.unpriced), sum(g.measured), sum(g.used)
+SELECT g.bucket::timestamptz AS bucket, g.cluster_id::text, g.kind, `+key+` AS key, g.outside, g.resource, sum(g.amount_nano)::bigint, sum(g.quantity), sum(g.unpriced), sum(g.measured), sum(g.used),
+  coalesce(sum(g.unviewed), 0)::bigint
 FROM (
-  SELECT `+bucket+` AS bucket, c.cluster_id, c.kind, `+group.raw+`, `+workload+` AS workload_id, `+outside+` AS outside, c.resource, sum(c.amount_nano) AS amount_nano,
-    sum(c.quantity) AS quantity, sum(c.unpriced) AS unpriced, sum(c.measured) AS measured, sum(c.used) AS used
+  SELECT `+bucket+` AS bucket, c.cluster_id, c.kind, `+group.raw+`, `+workload+` AS workload_id, `+outside+` AS outside, c.resource, sum(`+amount+`) AS amount_nano,
+    sum(c.quantity) AS quantity, sum(c.unpriced) AS unpriced, sum(c.measured) AS measured, sum(c.used) AS used, sum(c.amount_nano) FILTER (WHERE `+unviewed+`) AS unviewed
   FROM `+table+` c `+join+`
   WHERE c.tenant_id = @tenant AND `+at+` >= @from AND `+at+` < @to`+where+`
   GROUP BY 1, 2, 3, 4, 5, 6, 7) g
@@ -117,10 +149,13 @@ GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6`, pgx.NamedArgs{
 	for rows.Next() {
 		var r CostRow
 		var at *time.Time
-		if err := rows.Scan(&at, &r.Cluster, &r.Kind, &r.Key, &r.Outside, &r.Resource, &r.Amount, &r.Quantity, &r.Unpriced, &r.Measured, &r.Used); err != nil {
+		if err := rows.Scan(&at, &r.Cluster, &r.Kind, &r.Key, &r.Outside, &r.Resource, &r.Amount, &r.Quantity, &r.Unpriced, &r.Measured, &r.Used, &r.Unviewed); err != nil {
 			return nil, fmt.Errorf("read costs: %w", err)
 		}
 		r.At = orZero(at)
+		if q.View == ViewCarried && r.Amount == 0 && (r.Kind == ledger.KindIdle || r.Kind == ledger.KindOverhead) {
+			continue // carried by others
+		}
 		all = append(all, r)
 	}
 	if err := rows.Err(); err != nil {
@@ -145,7 +180,7 @@ func (q CostQuery) source() (table, at string) {
 	return "cost_hour_line", "c.hour"
 }
 
-const costColumns = `cluster_id, kind, resource, purchase, workload_id, namespace, team, amount_nano, quantity, unpriced, measured, used`
+const costColumns = `cluster_id, kind, resource, purchase, workload_id, namespace, team, amount_nano, quantity, unpriced, measured, used, list_nano, contracted_nano, carried_nano`
 
 // daysAndHours is the whole days from @first_day to @past_days, and the hours of [@from, @to) before and after them.
 const daysAndHours = `(

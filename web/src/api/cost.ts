@@ -8,8 +8,10 @@ import type { WireAllocations, WireTimeseries } from "./wire";
 export const AGGREGATES = ["team", "namespace", "workload", "cluster", "purchase", "resource"] as const;
 export type Aggregate = (typeof AGGREGATES)[number];
 
-export const IDLES = ["separate", "shared", "even"] as const;
+export const IDLES = ["separate", "shared", "even", "machine"] as const;
 export type Idle = (typeof IDLES)[number];
+export const BASES = ["effective", "contracted", "list"] as const;
+export type Basis = (typeof BASES)[number];
 
 export type CostKind = "workload" | "idle" | "overhead" | "residual" | "commitment_unused" | "all";
 
@@ -36,6 +38,8 @@ export interface Allocations {
   previousTotal: Money;
   openHours: number;
   unpricedShare: number | null;
+  /** Part of the total that was costed before other bases than effective were kept, and stands as that. */
+  basisUnknown: Money;
   items: Allocation[];
 }
 
@@ -51,6 +55,7 @@ export interface CostFilter {
   to: Date;
   aggregate: Aggregate;
   idle: Idle;
+  basis?: Basis;
   cluster?: string;
   namespace?: string;
   team?: string;
@@ -65,6 +70,7 @@ export function readAllocations(wire: WireAllocations): Allocations {
     previousTotal: readMoney(wire.previous_total),
     openHours: wire.open_hours,
     unpricedShare: wire.unpriced_share ?? null,
+    basisUnknown: readMoney(wire.basis_unknown),
     items: (wire.items ?? []).map((a) => ({
       key: a.key,
       name: a.name,

@@ -2587,6 +2587,9 @@ export interface components {
              * @description the moment, by the service's clock, whose versions of the hours are shown: the newest closing in the span unless as_of was asked for; null without closed hours
              */
             as_of: string | null;
+            basis: string;
+            /** @description part of the total that was costed before other views than effective were kept, and stands as that */
+            basis_unknown: components["schemas"]["Money"];
             /** Format: date-time */
             from: string;
             idle: string;
@@ -13727,8 +13730,10 @@ export interface operations {
                 aggregate?: string;
                 /** @description what the ledger said at this moment, by the service's clock: closed hours only, without use. Default: the newest versions */
                 as_of?: string;
-                /** @description shared: idle and overhead are carried by the workloads of their cluster, per resource and in proportion to their cost; even: each workload that pays for a resource carries the same part of it; what nobody can carry stays */
-                idle?: "separate" | "shared" | "even";
+                /** @description shared: idle and overhead are carried by the workloads of their cluster, per resource and in proportion to their cost; even: each workload that pays for a resource carries the same part of it; machine: by the workloads of the machine that was idle; what nobody can carry stays */
+                idle?: "separate" | "shared" | "even" | "machine";
+                /** @description effective: what is borne, after commitments; contracted: at the tenant's own or the Spot price, before commitments; list: at the list price on demand. The others not with as_of, and not with idle by machine */
+                basis?: "effective" | "contracted" | "list";
                 limit?: number;
             };
             header?: never;
@@ -14060,8 +14065,10 @@ export interface operations {
                 aggregate?: string;
                 /** @description what the ledger said at this moment, by the service's clock: closed hours only, without use. Default: the newest versions */
                 as_of?: string;
-                /** @description shared: idle and overhead are carried by the workloads of their cluster, per resource and in proportion to their cost; even: each workload that pays for a resource carries the same part of it; what nobody can carry stays */
-                idle?: "separate" | "shared" | "even";
+                /** @description shared: idle and overhead are carried by the workloads of their cluster, per resource and in proportion to their cost; even: each workload that pays for a resource carries the same part of it; machine: by the workloads of the machine that was idle; what nobody can carry stays */
+                idle?: "separate" | "shared" | "even" | "machine";
+                /** @description effective: what is borne, after commitments; contracted: at the tenant's own or the Spot price, before commitments; list: at the list price on demand. The others not with as_of, and not with idle by machine */
+                basis?: "effective" | "contracted" | "list";
                 /** @description hour: at most 31 days */
                 step?: "day" | "hour";
                 /** @description series of workloads, the rest is summed as "other" */
@@ -14938,8 +14945,10 @@ export interface operations {
                 aggregate?: string;
                 /** @description what the ledger said at this moment, by the service's clock: closed hours only, without use. Default: the newest versions */
                 as_of?: string;
-                /** @description shared: idle and overhead are carried by the workloads of their cluster, per resource and in proportion to their cost; even: each workload that pays for a resource carries the same part of it; what nobody can carry stays */
-                idle?: "separate" | "shared" | "even";
+                /** @description shared: idle and overhead are carried by the workloads of their cluster, per resource and in proportion to their cost; even: each workload that pays for a resource carries the same part of it; machine: by the workloads of the machine that was idle; what nobody can carry stays */
+                idle?: "separate" | "shared" | "even" | "machine";
+                /** @description effective: what is borne, after commitments; contracted: at the tenant's own or the Spot price, before commitments; list: at the list price on demand. The others not with as_of, and not with idle by machine */
+                basis?: "effective" | "contracted" | "list";
                 format?: "csv" | "parquet";
             };
             header?: never;

@@ -15,15 +15,15 @@ import {
   type CostKind,
   type CostSeries,
   costSeriesQuery,
-  IDLES,
 } from "../api/cost";
 import { calendarQuery } from "../api/finops";
 import { AllocationTable, DRILL, useGroupName } from "../components/allocation-table";
 import { Chart, Legend } from "../components/chart/chart";
 import { type ChartColors, useChartColors } from "../components/chart/colors";
 import type { Line } from "../components/chart/model";
+import { CostTerms } from "../components/cost/terms";
 import { Treemap } from "../components/cost/treemap";
-import { Hint, PageHead, Panel, Stat } from "../components/page";
+import { PageHead, Panel, Stat } from "../components/page";
 import { RangePicker } from "../components/range-picker";
 import { SearchBox } from "../components/search-box";
 import { BlockSkeleton, CardSkeleton, Empty, Gate, StaleNote, TableSkeleton } from "../components/state";
@@ -204,6 +204,7 @@ export function CostPage() {
   const aggregate = search.by ?? "team";
   const window = search.window ?? "d30";
   const idle = search.idle ?? "separate";
+  const basis = search.basis ?? "effective";
   const view = search.view ?? "series";
   const { cluster, namespace, team, workload, hour } = search;
   const name = useGroupName(aggregate);
@@ -214,8 +215,8 @@ export function CostPage() {
   const span = fiscal ? daysOf(fiscal, zone, new Date(day)) : windowOf(window, new Date(day));
   const [from, to] = [span.from.getTime(), span.to.getTime()];
   const filter = useMemo<CostFilter>(
-    () => ({ from: new Date(from), to: new Date(to), aggregate, idle, cluster, namespace, team, workload }),
-    [from, to, aggregate, idle, cluster, namespace, team, workload],
+    () => ({ from: new Date(from), to: new Date(to), aggregate, idle, basis, cluster, namespace, team, workload }),
+    [from, to, aggregate, idle, basis, cluster, namespace, team, workload],
   );
   const scoped = useQuery({ ...clusterQuery(cluster ?? ""), enabled: cluster !== undefined });
   const ready = search.fiscal === undefined || calendar.data !== undefined;
@@ -333,18 +334,7 @@ export function CostPage() {
             onChange={(value) => change({ view: COST_VIEWS.find((v) => v === value) })}
             data={COST_VIEWS.map((v) => ({ value: v, label: t(`finops.view.${v}`) }))}
           />
-          <Group gap={8}>
-            <Text size="sm" c="dimmed">
-              {t("cost.idleLabel")} <Hint text={t("cost.idleHint")} />
-            </Text>
-            <SegmentedControl
-              size="xs"
-              aria-label={t("cost.idleLabel")}
-              value={idle}
-              onChange={(value) => change({ idle: IDLES.find((i) => i === value) })}
-              data={IDLES.map((i) => ({ value: i, label: t(`cost.idle.${i}`) }))}
-            />
-          </Group>
+          <CostTerms idle={idle} basis={basis} onChange={change} />
         </Group>
         <Gate
           query={query}
@@ -371,6 +361,9 @@ export function CostPage() {
             <Stack gap="md">
               {data.unpricedShare !== null && data.unpricedShare > 0 && (
                 <StaleNote>{t("cost.unpriced", { share: f.percent(data.unpricedShare) })}</StaleNote>
+              )}
+              {data.basisUnknown.nano !== 0n && (
+                <StaleNote>{t("cost.basisUnknown", { amount: f.money(data.basisUnknown) })}</StaleNote>
               )}
               <Totals data={data} days={daysWithCost(series.data ?? [])} />
               {view === "series" && <SeriesPanel filter={filter} query={series} />}

@@ -1,7 +1,7 @@
 // The URL state of every page, parsed in one place.
 
 import { PURCHASES } from "../api/clusters";
-import { AGGREGATES, IDLES } from "../api/cost";
+import { AGGREGATES, BASES, IDLES } from "../api/cost";
 import { DECISION_STATES, OUTCOMES } from "../api/decisions";
 import { CALENDAR_WINDOWS } from "../api/finops";
 import { CLOUDS } from "../lib/cloud";
@@ -41,6 +41,7 @@ export const cost = schema({
   window: oneOf(WINDOWS),
   fiscal: oneOf(FISCAL_WINDOWS),
   idle: oneOf(IDLES),
+  basis: oneOf(BASES),
   view: oneOf(COST_VIEWS),
   find: text(),
   workload: text(36),

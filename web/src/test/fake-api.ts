@@ -868,6 +868,8 @@ export class FakeApi {
           to: r.query.get("to") ?? "",
           aggregate: r.query.get("aggregate") ?? "team",
           idle: r.query.get("idle") ?? "separate",
+          basis: r.query.get("basis") ?? "effective",
+          basis_unknown: make.money(0),
           total: make.money(total),
           previous_total: make.money(total * 1.07),
           unpriced_share: 0.004,
