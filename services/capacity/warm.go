@@ -73,6 +73,8 @@ type WarmNote struct {
 	MemMiB   int64       `json:"mem"`
 	GPUs     int64       `json:"gpus"`
 	Spot     bool        `json:"spot,omitempty"` // may be Spot
+
+	Placeholders bool `json:"placeholders,omitempty"` // the agent keeps it by placeholder pods
 }
 
 func (p *Policy) validateWarm(bad func(field, text string) error) error {
@@ -118,7 +120,7 @@ func (d *planner) warm() {
 }
 
 func (d *planner) warmRule(r *WarmRule, taken map[*host]bool) WarmNote {
-	n := WarmNote{Rule: r.Name, How: r.How, Types: []string{}, SavesSec: d.in.NodeStart, Spot: r.Spot}
+	n := WarmNote{Rule: r.Name, How: r.How, Types: []string{}, SavesSec: d.in.NodeStart, Spot: r.Spot, Placeholders: d.in.KeepsRoom}
 	var idle []*host
 	for _, h := range d.hosts {
 		if !h.gone && !taken[h] && h.open && len(h.pods) == 0 && h.fixed != "leaving" && h.fixed != "not_ready" && h.fixed != "mig" && !h.isNew() && r.takes(&h.kind) {

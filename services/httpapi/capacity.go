@@ -234,6 +234,10 @@ type CapacityPolicyDoc struct {
 	StaleSec      int64                   `json:"stale_sec,omitempty" minimum:"0" maximum:"86400" doc:"an older inventory leads to no action; default 300"`
 	WaitingSec    int64                   `json:"waiting_sec,omitempty" minimum:"0" maximum:"86400" doc:"a pod that waits longer is alerted about; default 300"`
 	Freeze        []capacity.FreezeWindow `json:"freeze,omitempty" maxItems:"50" doc:"windows of the week in which nothing is changed"`
+	Warm          []WarmPool              `json:"warm,omitempty" maxItems:"50" doc:"machines that are kept ready; their names differ"`
+	GPUDriver     string                  `json:"gpu_driver,omitempty" maxLength:"40" doc:"version of the NVIDIA driver in the image that new machines with GPUs boot, such as 550.54.14; empty: unknown, unless machines of the type run"`
+	GPUCUDA       string                  `json:"gpu_cuda,omitempty" maxLength:"40" doc:"newest CUDA that this driver runs; empty: by NVIDIA's table"`
+	GPUNeeds      []capacity.GPUNeed      `json:"gpu_needs,omitempty" maxItems:"200" doc:"least driver, CUDA and compute capability of workloads that say nothing themselves; workload is a key, a beginning of one that ends with a slash, or empty for all; the first that matches holds"`
 	Rules         *NodeRules              `json:"node_rules,omitempty" doc:"what machines must be; they are checked and reported, and none goes because of them"`
 }
 
@@ -335,8 +339,13 @@ func (d *CapacityPolicyDoc) policy() (capacity.Policy, error) {
 		}
 		*m.to = &v
 	}
-	p.InsureMilli = d.InsureMilli
-	err := p.Validate()
+	p.InsureMilli, p.GPUDriver, p.GPUCUDA, p.GPUNeeds = d.InsureMilli, d.GPUDriver, d.GPUCUDA, d.GPUNeeds
+	warm, err := warmRules(d.Warm)
+	if err != nil {
+		return p, err
+	}
+	p.Warm = warm
+	err = p.Validate()
 	var coded *fleet.Error
 	if errors.As(err, &coded) && len(coded.Field) > len("body.") {
 		coded.Field = "body.policy." + coded.Field[len("body."):]
@@ -353,5 +362,6 @@ func policyDocOf(p capacity.Policy) CapacityPolicyDoc {
 	}
 	return CapacityPolicyDoc{MaxNodes: p.MaxNodes, MaxGPUs: p.MaxGPUs, HourlyMax: text(p.HourlyMax), DailyMax: text(p.DailyMax), NoSpot: p.NoSpot, SpotUnlabeled: p.SpotUnlabeled, InsureMilli: p.InsureMilli,
 		CPUOnGPU: p.CPUOnGPU, InstanceTypes: p.InstanceTypes, Zones: p.Zones, Equivalent: p.Equivalent, MaxActions: p.MaxActions, HorizonHours: p.HorizonHours, MoveCost: text(p.MoveCost),
-		MinAgeSec: p.MinAgeSec, RampSec: p.RampSec, MaxMovedMilli: p.MaxMovedMilli, MaxStockOut: p.MaxStockOut, StaleSec: p.StaleSec, WaitingSec: p.WaitingSec, Freeze: p.Freeze, Rules: (*NodeRules)(p.Rules)}
+		MinAgeSec: p.MinAgeSec, RampSec: p.RampSec, MaxMovedMilli: p.MaxMovedMilli, MaxStockOut: p.MaxStockOut, StaleSec: p.StaleSec, WaitingSec: p.WaitingSec, Freeze: p.Freeze, Rules: (*NodeRules)(p.Rules),
+		Warm: warmPoolsOf(p.Warm), GPUDriver: p.GPUDriver, GPUCUDA: p.GPUCUDA, GPUNeeds: p.GPUNeeds}
 }

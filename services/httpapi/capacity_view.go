@@ -53,6 +53,7 @@ type CapacityPlan struct {
 	Bound         *Money           `json:"bound" doc:"per hour, weighed with the hazard of interruptions: nothing that holds the same pods on the offered machines weighs less; null: not proven"`
 	AnewGap       float64          `json:"anew_gap" doc:"how far anew, weighed, is above bound at most; 0.004: 0.4 %"`
 	Anew          *Money           `json:"anew" doc:"per hour: everything packed on new machines; null: not computed"`
+	Warm          []PlannedWarm    `json:"warm" doc:"machines that are kept ready, by rule"`
 	Unpriced      int              `json:"unpriced" doc:"machines whose price nobody knows; in no sum"`
 	Considered    []CapacityOption `json:"considered"`
 	PolicyVersion int              `json:"policy_version" doc:"0: the defaults"`
@@ -65,7 +66,7 @@ type PlannedGroup struct {
 	Price        Money                `json:"price" doc:"per machine-hour"`
 	GPUModel     fleet.GPUModel       `json:"gpu_model"`
 	GPUCount     int64                `json:"gpu_count"`
-	Why          capacity.Why         `json:"why" enum:"pending,leaving,replace,return_to_spot"`
+	Why          capacity.Why         `json:"why" enum:"pending,leaving,replace,return_to_spot,insurance,warm"`
 	Machines     []PlannedMachine     `json:"machines"`
 	Alternatives []PlannedAlternative `json:"alternatives" doc:"what else would hold the fullest of them"`
 	Ladder       []PlannedRung        `json:"ladder" doc:"what to ask for, in order, when this cannot be had"`
@@ -253,7 +254,7 @@ const (
 func (s *Server) capacityPlanOf(h store.CapacityPlanHead, p *capacity.Plan, now time.Time) CapacityPlan {
 	currency := s.prices().Currency()
 	out := CapacityPlan{CapacityPlanSummary: capacitySummary(h, currency), Stale: now.Sub(h.CheckedAt) > capacityStaleAfter, Mode: p.Mode, Held: holdsOf(p.Held),
-		Add: []PlannedGroup{}, Drain: []PlannedDrain{}, Bound: moneyOrNil(p.Bound, currency), AnewGap: float64(p.AnewGap) / 10_000, Anew: moneyOrNil(p.Anew, currency), Unpriced: p.Unpriced, Considered: []CapacityOption{}}
+		Add: []PlannedGroup{}, Drain: []PlannedDrain{}, Bound: moneyOrNil(p.Bound, currency), AnewGap: float64(p.AnewGap) / 10_000, Anew: moneyOrNil(p.Anew, currency), Unpriced: p.Unpriced, Warm: warmViews(p.Warm, currency), Considered: []CapacityOption{}}
 	if !p.DataAt.IsZero() {
 		out.DataAt = &p.DataAt
 	}

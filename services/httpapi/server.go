@@ -201,6 +201,7 @@ func (s *Server) register() {
 	s.registerAvailability()
 	s.registerCapacity()
 	s.registerCloudGroups()
+	s.registerGentle()
 	s.registerKarpenter()
 	s.registerCapacityRollouts()
 	s.registerCompliance()
