@@ -19,7 +19,14 @@ ALTER TABLE cloud_group_action
   ADD COLUMN nodes text[] NOT NULL DEFAULT '{}',
   ADD CONSTRAINT cloud_group_action_machines CHECK (cardinality(machines) = cardinality(nodes) AND cardinality(machines) <= 100);
 
+-- An order may be about machines that groups let go: they are drained before the cloud is asked to end them.
+ALTER TABLE karpenter_order DROP CONSTRAINT karpenter_order_kind, ADD CONSTRAINT karpenter_order_kind CHECK (kind IN ('plan', 'hand_back', 'drain'));
+CREATE INDEX karpenter_action_drain ON karpenter_action (tenant_id, action_id) WHERE action_id LIKE 'drain/%';
+
 -- +goose Down
+DROP INDEX karpenter_action_drain;
+DELETE FROM karpenter_order WHERE kind = 'drain';
+ALTER TABLE karpenter_order DROP CONSTRAINT karpenter_order_kind, ADD CONSTRAINT karpenter_order_kind CHECK (kind IN ('plan', 'hand_back'));
 ALTER TABLE cloud_group_action DROP CONSTRAINT cloud_group_action_machines, DROP COLUMN nodes, DROP COLUMN machines;
 ALTER TABLE cloud_group DROP COLUMN stopped_at, DROP COLUMN suspended, DROP COLUMN writers_problem, DROP COLUMN writers_at, DROP COLUMN writers, DROP COLUMN shrink, DROP COLUMN own;
 ALTER TABLE karpenter_policy DROP COLUMN own;

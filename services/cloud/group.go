@@ -134,10 +134,14 @@ type Groups interface {
 	// Terminate ends machines by name and lowers the size by as many: what runs on others goes on. Its errors are Termination.Check's and the cloud's; after
 	// one in the middle it is asked again.
 	Terminate(ctx context.Context, t Termination) (Resized, error)
-	// Suspend stops whatever of the cloud would change the size by itself; Resume starts what Suspend stopped.
-	Suspend(ctx context.Context, ref string) (Suspension, error)
+	// Suspend stops whatever of the cloud would change the size by itself, or of that only what is named, in the words of Writer.Stop; Resume starts what
+	// Suspend stopped.
+	Suspend(ctx context.Context, ref string, only ...string) (Suspension, error)
 	Resume(ctx context.Context, s Suspension) error
 }
+
+// Named says whether something is to be stopped: nothing named is everything.
+func Named(what string, only []string) bool { return len(only) == 0 || slices.Contains(only, what) }
 
 // MaxGroupSize that may be asked for; clouds allow some thousands.
 const MaxGroupSize = 20_000

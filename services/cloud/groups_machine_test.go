@@ -182,6 +182,9 @@ func TestWhatOfTheCloudChangesAGroupIsNamedUntilItIsStopped(t *testing.T) {
 		if got := say(); got != want {
 			t.Fatalf("%q, want %q", got, want)
 		}
+		if none, err := g.Suspend(t.Context(), c.ref("gpu"), "something else"); err != nil || len(none.What) != 0 || say() != want {
+			t.Errorf("what nobody named was stopped: %v, %v", none, err)
+		}
 		stopped, err := g.Suspend(t.Context(), c.ref("gpu"))
 		if err != nil {
 			t.Fatal(err)

@@ -48,7 +48,7 @@ type KarpenterOrderSummary struct {
 	ID         string     `json:"id"`
 	Generation int64      `json:"generation"`
 	PlanID     *string    `json:"plan_id,omitempty" doc:"capacity plan; older plans are forgotten"`
-	Kind       string     `json:"kind" enum:"plan,hand_back"`
+	Kind       string     `json:"kind" enum:"plan,hand_back,drain" doc:"drain: machines that groups of clouds let go"`
 	State      string     `json:"state" enum:"open,applied,partial,refused,expired,withdrawn"`
 	Hourly     *string    `json:"hourly,omitempty" doc:"per hour: what Karpenter is expected to buy"`
 	By         string     `json:"by"`

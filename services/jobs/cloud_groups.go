@@ -92,9 +92,9 @@ func (CloudGroupsArgs) InsertOpts() river.InsertOpts {
 	return river.InsertOpts{Queue: queueDeliver, UniqueOpts: river.UniqueOpts{ByArgs: true, ByState: waiting}, MaxAttempts: 1}
 }
 
-// CloudGroups makes groups larger as the capacity plan says. It never makes one smaller by itself: no cloud lets a size name the machine
-// that goes, and a busy one could. An action is written down before the cloud is asked, and is asked for again, with the same token and
-// size, until the cloud has answered.
+// CloudGroups makes groups larger as the capacity plan says, and smaller by ending machines by name that were drained before: a lower size would let the cloud
+// pick a busy one. An action is written down before the cloud is asked, and is asked for again, with the same token, size and machines, until the cloud has
+// answered. Where something of the cloud itself changes a group, it yields, unless it was told to own the group.
 type CloudGroups struct {
 	river.WorkerDefaults[CloudGroupsArgs]
 	DB      *store.DB
@@ -135,10 +135,14 @@ func (w *CloudGroups) Cluster(ctx context.Context, tenant fleet.TenantID, cluste
 			failed = errors.Join(failed, w.follow(ctx, tenant, &work.Groups[i], a, mayAct(&work)))
 		}
 	}
-	for _, s := range groupSteps(&work, busy) {
+	for i := range work.Groups {
+		failed = errors.Join(failed, w.look(ctx, tenant, &work, &work.Groups[i]))
+	}
+	steps := groupSteps(&work, busy)
+	for _, s := range steps {
 		failed = errors.Join(failed, w.start(ctx, tenant, s, work.Head.ID))
 	}
-	return failed
+	return errors.Join(failed, w.shrink(ctx, tenant, &work, busy, len(steps) > 0))
 }
 
 // mayAct tells whether anything may be asked of a cloud for the cluster at all.
@@ -196,6 +200,9 @@ func (w *CloudGroups) start(ctx context.Context, tenant fleet.TenantID, s groupS
 	if err != nil {
 		return err
 	}
+	if free, err := w.free(ctx, tenant, api, &s.group, false); err != nil || !free {
+		return err
+	}
 	now, err := api.Describe(ctx, s.group.Ref)
 	if err != nil {
 		return fmt.Errorf("read group %s: %w", s.group.Ref, err)
@@ -232,7 +239,21 @@ func (w *CloudGroups) ask(ctx context.Context, tenant fleet.TenantID, api cloud.
 		}
 		a.Version = now.Version
 	}
-	done, err := api.Resize(ctx, cloud.Resize{Ref: g.Ref, Desired: a.Desired, Min: g.Min, Max: g.Max, Version: a.Version, Token: a.ID})
+	if a.Undoes != nil { // a size that something of the cloud writes is not set, unless that is stopped
+		if free, err := w.free(ctx, tenant, api, g, false); err != nil {
+			return err
+		} else if !free {
+			a.State, a.Problem = store.GroupReplaced, "something of the cloud itself writes the size of the group"
+			return w.note(ctx, tenant, g, a, true)
+		}
+	}
+	var done cloud.Resized
+	var err error
+	if len(a.Machines) > 0 {
+		done, err = api.Terminate(ctx, cloud.Termination{Ref: g.Ref, Machines: a.Machines, Desired: a.Desired, Min: g.Min, Version: a.Version, Token: a.ID})
+	} else {
+		done, err = api.Resize(ctx, cloud.Resize{Ref: g.Ref, Desired: a.Desired, Min: g.Min, Max: g.Max, Version: a.Version, Token: a.ID})
+	}
 	var none *cloud.CapacityError
 	var coded *fleet.Error
 	closed := false
@@ -304,7 +325,7 @@ func (w *CloudGroups) follow(ctx context.Context, tenant fleet.TenantID, g *stor
 	}
 	age := now.Sub(a.AskedAt)
 	if a.State == store.GroupAsked { // nobody knows whether the cloud heard
-		if age > groupLost || !may || !g.Enabled {
+		if age > groupLost || !may || !g.Enabled && a.Undoes == nil {
 			a.State, a.Problem = store.GroupFailed, "given up before the cloud had answered"
 			return w.note(ctx, tenant, g, a, true)
 		}

@@ -30,6 +30,13 @@ type CloudGroup struct {
 	Enabled       bool
 	UpdatedBy     string
 	UpdatedAt     time.Time
+	Own           bool            // stop what of the cloud itself changes it, and give that back
+	Shrink        bool            // end machines by name that were drained
+	Writers       json.RawMessage // what of the cloud itself changes it, as it was looked at last
+	WritersAt     *time.Time      // nil: never
+	WritersWhy    string          // why that is not known
+	Suspended     []string        // what was stopped, or is about to be, in the adapter's words
+	StoppedAt     []time.Time     // when something was stopped, of late, by our clock
 }
 
 // Brings tells whether the group's machines are of an offering.
@@ -65,7 +72,8 @@ func (g *CloudGroup) Validate() error {
 	return nil
 }
 
-const cloudGroupColumns = `id::text, cluster_id::text, account_id::text, ref, cloud, region, zones, instance_types, purchase, min_size, max_size, step, hourly, enabled, updated_by, updated_at`
+const cloudGroupColumns = `id::text, cluster_id::text, account_id::text, ref, cloud, region, zones, instance_types, purchase, min_size, max_size, step, hourly, enabled, updated_by, updated_at,
+  own, shrink, writers, writers_at, writers_problem, suspended, stopped_at`
 
 // CloudGroups lists a cluster's groups by ref.
 func CloudGroups(ctx context.Context, tx *Tx, cluster fleet.ClusterID) ([]CloudGroup, error) {
@@ -102,12 +110,13 @@ func SaveCloudGroup(ctx context.Context, tx *Tx, g CloudGroup) error {
 		zones = []string{}
 	}
 	tag, err := tx.pgx.Exec(ctx, `
-INSERT INTO cloud_group (tenant_id, id, cluster_id, account_id, ref, cloud, region, zones, instance_types, purchase, min_size, max_size, step, hourly, enabled, updated_by, updated_at)
-SELECT $1, $2, $3, a.id, $5, a.cloud, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16 FROM cloud_account a WHERE a.tenant_id = $1 AND a.id = $4
+INSERT INTO cloud_group (tenant_id, id, cluster_id, account_id, ref, cloud, region, zones, instance_types, purchase, min_size, max_size, step, hourly, enabled, updated_by, updated_at, own, shrink)
+SELECT $1, $2, $3, a.id, $5, a.cloud, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18 FROM cloud_account a WHERE a.tenant_id = $1 AND a.id = $4
 ON CONFLICT (tenant_id, id) DO UPDATE SET account_id = excluded.account_id, ref = excluded.ref, cloud = excluded.cloud, region = excluded.region, zones = excluded.zones,
   instance_types = excluded.instance_types, purchase = excluded.purchase, min_size = excluded.min_size, max_size = excluded.max_size, step = excluded.step, hourly = excluded.hourly,
-  enabled = excluded.enabled, updated_by = excluded.updated_by, updated_at = excluded.updated_at WHERE cloud_group.cluster_id = excluded.cluster_id`,
-		tx.Tenant, g.ID, g.Cluster, g.Account, g.Ref, g.Region, zones, g.InstanceTypes, g.Purchase, g.Min, g.Max, g.Step, g.Hourly, g.Enabled, g.UpdatedBy, tx.Now)
+  enabled = excluded.enabled, updated_by = excluded.updated_by, updated_at = excluded.updated_at,
+  own = excluded.own, shrink = excluded.shrink WHERE cloud_group.cluster_id = excluded.cluster_id`,
+		tx.Tenant, g.ID, g.Cluster, g.Account, g.Ref, g.Region, zones, g.InstanceTypes, g.Purchase, g.Min, g.Max, g.Step, g.Hourly, g.Enabled, g.UpdatedBy, tx.Now, g.Own, g.Shrink)
 	if violates(err, "cloud_group_ref") {
 		return &fleet.Error{Code: fleet.CodeConflict, Message: "this group is there already", Field: "body.ref"}
 	}
@@ -120,8 +129,15 @@ ON CONFLICT (tenant_id, id) DO UPDATE SET account_id = excluded.account_id, ref 
 	return nil
 }
 
-// DeleteCloudGroup forgets a group and what was done to it; the machines stay.
+// DeleteCloudGroup forgets a group and what was done to it; the machines stay. One whose own scaling is stopped is not forgotten: nobody would start it again.
 func DeleteCloudGroup(ctx context.Context, tx *Tx, cluster fleet.ClusterID, id string) error {
+	var stopped bool
+	if err := tx.pgx.QueryRow(ctx, `SELECT cardinality(suspended) > 0 FROM cloud_group WHERE tenant_id = $1 AND cluster_id = $2 AND id = $3 FOR UPDATE`, tx.Tenant, cluster, id).Scan(&stopped); err != nil {
+		return notFound(err, "group")
+	}
+	if stopped {
+		return fleet.Errorf(fleet.CodeConflict, "the cloud's own scaling of this group is stopped: switch the group off, and it is given back within a minute, then delete it")
+	}
 	tag, err := tx.pgx.Exec(ctx, `DELETE FROM cloud_group WHERE tenant_id = $1 AND cluster_id = $2 AND id = $3`, tx.Tenant, cluster, id)
 	if err != nil {
 		return fmt.Errorf("delete group: %w", err)
@@ -167,9 +183,11 @@ type GroupAction struct {
 	AskedAt     time.Time
 	CheckedAt   time.Time
 	ClosedAt    *time.Time
+	Machines    []string // that go, by the cloud's names; empty: the action sets a size
+	Nodes       []string // that they are
 }
 
-const groupActionColumns = `id::text, group_id::text, cluster_id::text, plan_id::text, undoes::text, before_size, ready_before, desired, version, state, ready, failures, problem, result, asked_at, checked_at, closed_at`
+const groupActionColumns = `id::text, group_id::text, cluster_id::text, plan_id::text, undoes::text, before_size, ready_before, desired, version, state, ready, failures, problem, result, asked_at, checked_at, closed_at, machines, nodes`
 
 // GroupActions lists what was done to a cluster's groups, newest first; open: only what has not ended.
 func GroupActions(ctx context.Context, tx *Tx, cluster fleet.ClusterID, open bool, limit int) ([]GroupAction, error) {
@@ -187,24 +205,39 @@ func GroupActions(ctx context.Context, tx *Tx, cluster fleet.ClusterID, open boo
 
 // OpenGroupAction writes down what will be asked. false: another action of the group is open, and this one is not made.
 func OpenGroupAction(ctx context.Context, tx *Tx, a GroupAction) (bool, error) {
+	machines, nodes := append([]string{}, a.Machines...), append([]string{}, a.Nodes...)
 	tag, err := tx.pgx.Exec(ctx, `
-INSERT INTO cloud_group_action (tenant_id, id, group_id, cluster_id, plan_id, undoes, before_size, ready_before, desired, version, state, asked_at, checked_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'asked', $11, $11) ON CONFLICT DO NOTHING`,
-		tx.Tenant, a.ID, a.Group, a.Cluster, a.Plan, a.Undoes, a.Before, a.ReadyBefore, a.Desired, a.Version, tx.Now)
+INSERT INTO cloud_group_action (tenant_id, id, group_id, cluster_id, plan_id, undoes, before_size, ready_before, desired, version, state, asked_at, checked_at, machines, nodes)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'asked', $11, $11, $12, $13) ON CONFLICT DO NOTHING`,
+		tx.Tenant, a.ID, a.Group, a.Cluster, a.Plan, a.Undoes, a.Before, a.ReadyBefore, a.Desired, a.Version, tx.Now, machines, nodes)
 	if err != nil {
 		return false, fmt.Errorf("write down an action: %w", err)
 	}
 	return tag.RowsAffected() == 1, nil
 }
 
-// UndoGroupAction writes down that a group shall have the size again that it had before an action; the size is asked for at the next look. Not
-// allowed while another action of the group is open, and without a change to undo.
+// UndoGroupAction writes down that a group shall have the size again that it had before an action; the size is asked for at the next look. CodeConflict while
+// nothing may be asked of a cloud for the cluster, and while another action of the group is open.
 func UndoGroupAction(ctx context.Context, tx *Tx, cluster fleet.ClusterID, id, undo string) error {
+	var mode fleet.Mode
+	var frozen bool
+	var limits AgentLimits
+	if err := tx.pgx.QueryRow(ctx, `SELECT mode, frozen, agent_limits FROM cluster WHERE tenant_id = $1 AND id = $2 FOR SHARE`, tx.Tenant, cluster).Scan(&mode, &frozen, &limits); err != nil {
+		return notFound(err, "cluster")
+	}
 	var a GroupAction
 	err := tx.pgx.QueryRow(ctx, `SELECT group_id::text, before_size, desired, ready FROM cloud_group_action WHERE tenant_id = $1 AND cluster_id = $2 AND id = $3`, tx.Tenant, cluster, id).
 		Scan(&a.Group, &a.Before, &a.Desired, &a.Ready)
 	if err != nil {
 		return notFound(err, "action")
+	}
+	switch {
+	case frozen:
+		return fleet.Errorf(fleet.CodeConflict, "the cluster is frozen, and nothing is asked of a cloud until it is not: unfreeze it first")
+	case limits.Frozen:
+		return fleet.Errorf(fleet.CodeConflict, "the cluster's agent is frozen by its own configuration: unfreeze it there first")
+	case mode != fleet.ModeEnforce:
+		return fleet.Errorf(fleet.CodeConflict, "the cluster is in mode %s: groups are changed in enforce only", mode)
 	}
 	made, err := OpenGroupAction(ctx, tx, GroupAction{ID: undo, Group: a.Group, Cluster: cluster, Undoes: &id, Before: a.Desired, ReadyBefore: a.Ready, Desired: a.Before})
 	if err != nil {
@@ -241,6 +274,7 @@ type GroupWork struct {
 	Groups []CloudGroup
 	Open   []GroupAction
 	Hourly map[string]int // machines that were asked for within the hour, by group
+	Gone   map[string]int // machines that were ended within the hour, by group
 	Head   CapacityPlanHead
 	Plan   *capacity.Plan // nil: none
 	Last   *time.Time     // when the newest action ended, by our clock
@@ -249,7 +283,7 @@ type GroupWork struct {
 
 // LoadGroupWork reads it.
 func LoadGroupWork(ctx context.Context, tx *Tx, cluster fleet.ClusterID) (w GroupWork, err error) {
-	w.Now, w.Hourly = tx.Now, map[string]int{}
+	w.Now, w.Hourly, w.Gone = tx.Now, map[string]int{}, map[string]int{}
 	var limits AgentLimits
 	if err := tx.pgx.QueryRow(ctx, `SELECT mode, frozen, agent_limits, (SELECT max(closed_at) FROM cloud_group_action a WHERE a.tenant_id = $1 AND a.cluster_id = $2) FROM cluster WHERE tenant_id = $1 AND id = $2`,
 		tx.Tenant, cluster).Scan(&w.Mode, &w.Frozen, &limits, &w.Last); err != nil {
@@ -262,14 +296,14 @@ func LoadGroupWork(ctx context.Context, tx *Tx, cluster fleet.ClusterID) (w Grou
 	if w.Open, err = GroupActions(ctx, tx, cluster, true, 1000); err != nil {
 		return w, err
 	}
-	rows, err := tx.pgx.Query(ctx, `SELECT group_id::text, sum(greatest(desired - before_size, 0))::int FROM cloud_group_action WHERE tenant_id = $1 AND cluster_id = $2 AND asked_at > $3 GROUP BY group_id`,
+	rows, err := tx.pgx.Query(ctx, `SELECT group_id::text, sum(greatest(desired - before_size, 0))::int, sum(cardinality(machines))::int FROM cloud_group_action WHERE tenant_id = $1 AND cluster_id = $2 AND asked_at > $3 GROUP BY group_id`,
 		tx.Tenant, cluster, tx.Now.Add(-time.Hour))
 	if err != nil {
 		return w, fmt.Errorf("count actions of groups: %w", err)
 	}
 	var id string
-	var n int
-	if _, err := pgx.ForEachRow(rows, []any{&id, &n}, func() error { w.Hourly[id] = n; return nil }); err != nil {
+	var n, gone int
+	if _, err := pgx.ForEachRow(rows, []any{&id, &n, &gone}, func() error { w.Hourly[id], w.Gone[id] = n, gone; return nil }); err != nil {
 		return w, fmt.Errorf("count actions of groups: %w", err)
 	}
 	if w.Head, w.Plan, err = CapacityPlan(ctx, tx, cluster, ""); IsNotFound(err) {
@@ -278,10 +312,11 @@ func LoadGroupWork(ctx context.Context, tx *Tx, cluster fleet.ClusterID) (w Grou
 	return w, err
 }
 
-// ClustersWithGroups lists the clusters whose groups may be changed, or have an action that has not ended.
+// ClustersWithGroups lists the clusters whose groups may be changed, have an action that has not ended, or have something to be given back: the cloud's own scaling,
+// or machines that were drained of late.
 func ClustersWithGroups(ctx context.Context, tx *Tx) ([]fleet.ClusterID, error) {
 	rows, err := tx.pgx.Query(ctx, `SELECT DISTINCT cluster_id::text FROM cloud_group g WHERE tenant_id = $1
-AND (enabled OR EXISTS (SELECT FROM cloud_group_action a WHERE a.tenant_id = g.tenant_id AND a.group_id = g.id AND a.closed_at IS NULL)) ORDER BY 1`, tx.Tenant)
+AND (enabled OR cardinality(suspended) > 0 OR EXISTS (SELECT FROM karpenter_order o WHERE o.tenant_id = g.tenant_id AND o.cluster_id = g.cluster_id AND o.kind = 'drain' AND o.created_at > $2) OR EXISTS (SELECT FROM cloud_group_action a WHERE a.tenant_id = g.tenant_id AND a.group_id = g.id AND a.closed_at IS NULL)) ORDER BY 1`, tx.Tenant, tx.Now.Add(-2*time.Hour))
 	if err != nil {
 		return nil, fmt.Errorf("list clusters with groups: %w", err)
 	}

@@ -223,8 +223,21 @@ func LoadKarpenterWork(ctx context.Context, tx *Tx, cluster fleet.ClusterID, loc
 	return w, nil
 }
 
-// karpenterStop is why nothing may be sent now, whatever the policy; an order whose time is over is ended first where the lock is taken.
+// karpenterStop is why nothing may be sent to Karpenter now, whatever the policy; an order whose time is over is ended first where the lock is taken.
 func karpenterStop(ctx context.Context, tx *Tx, cluster fleet.ClusterID, lock bool) (why string, now time.Time, err error) {
+	why, now, err = orderStop(ctx, tx, cluster, lock, CapabilityKarpenter)
+	if err != nil || why != "" && why != KarpenterWaits {
+		return why, now, err
+	}
+	groups, err := groupsAct(ctx, tx, cluster)
+	if groups {
+		why = KarpenterGroups
+	}
+	return why, now, err
+}
+
+// orderStop is why no order may be sent to an agent that needs a capability for it.
+func orderStop(ctx context.Context, tx *Tx, cluster fleet.ClusterID, lock bool, capability string) (why string, now time.Time, err error) {
 	sql := `SELECT mode, frozen, agent_limits, coalesce(capabilities, '{}'), last_seen_at, data_at, clock_speed FROM cluster WHERE tenant_id = $1 AND id = $2`
 	if lock {
 		sql += ` FOR UPDATE`
@@ -243,13 +256,10 @@ func karpenterStop(ctx context.Context, tx *Tx, cluster fleet.ClusterID, lock bo
 		return KarpenterMode, now, nil
 	case frozen || limits.Frozen:
 		return KarpenterFrozen, now, nil
-	case !slices.Contains(can, CapabilityKarpenter):
+	case !slices.Contains(can, capability):
 		return KarpenterAgent, now, nil
 	case lastSeen == nil || dataAt == nil || tx.Now.Sub(*lastSeen) > karpenterSilent:
 		return KarpenterNoAgent, now, nil
-	}
-	if groups, err := groupsAct(ctx, tx, cluster); err != nil || groups {
-		return KarpenterGroups, now, err
 	}
 	now = dataNow(tx.Now, *lastSeen, *dataAt, speed)
 	if lock {
@@ -273,7 +283,7 @@ type KarpenterOrder struct {
 	Cluster    fleet.ClusterID
 	Generation int64
 	Plan       *string // capacity plan
-	Kind       string  // plan, hand_back
+	Kind       string  // plan, hand_back, drain
 	Bought     *fleet.Money
 	At         time.Time
 	ExpiresAt  time.Time

@@ -297,12 +297,12 @@ func failureOf(a *types.Activity) (cloud.GroupFailure, bool) {
 var processes = []string{"AZRebalance", "AlarmNotification", "ScheduledActions"}
 
 // Suspend implements cloud.Groups.
-func (g *Groups) Suspend(ctx context.Context, ref string) (cloud.Suspension, error) {
+func (g *Groups) Suspend(ctx context.Context, ref string, only ...string) (cloud.Suspension, error) {
 	_, suspended, _, err := g.describe(ctx, ref)
 	if err != nil {
 		return cloud.Suspension{}, err
 	}
-	s := cloud.Suspension{Ref: ref, What: slices.DeleteFunc(slices.Clone(processes), func(p string) bool { return slices.Contains(suspended, p) })}
+	s := cloud.Suspension{Ref: ref, What: slices.DeleteFunc(slices.Clone(processes), func(p string) bool { return slices.Contains(suspended, p) || !cloud.Named(p, only) })}
 	if len(s.What) == 0 {
 		return s, nil
 	}

@@ -264,7 +264,7 @@ type autoscale struct {
 var settingID = regexp.MustCompile(`(?i)^/subscriptions/([0-9a-z-]{1,64})/resourceGroups/[\w.()-]{1,90}/providers/microsoft\.insights/autoscalesettings/[\w.-]{1,260}$`)
 
 // Suspend implements cloud.Groups. What is the ids of the autoscale settings that were switched off.
-func (g *Groups) Suspend(ctx context.Context, ref string) (cloud.Suspension, error) {
+func (g *Groups) Suspend(ctx context.Context, ref string, only ...string) (cloud.Suspension, error) {
 	s := cloud.Suspension{Ref: ref}
 	if err := g.check(ref); err != nil {
 		return s, err
@@ -273,7 +273,7 @@ func (g *Groups) Suspend(ctx context.Context, ref string) (cloud.Suspension, err
 	if err != nil {
 		return s, err
 	}
-	for _, id := range found {
+	for _, id := range slices.DeleteFunc(found, func(id string) bool { return !cloud.Named(id, only) }) {
 		if err := g.enable(ctx, id, false); err != nil {
 			return s, err // What names those that are off
 		}

@@ -29,6 +29,17 @@ func (s *Server) Machines(name string) []string {
 	return out
 }
 
+// Restart starts a cloud's own scaling of a group again, as another writer would.
+func (s *Server) Restart(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.group(name)
+	g.Stopped = nil
+	if g.Scaler == "OFF" {
+		g.Scaler = "ON"
+	}
+}
+
 // machines are the numbers of those that run: a size that is lowered takes the newest away. It needs mu.
 func (g *MachineGroup) machines() []int {
 	for len(g.names) < g.Running {

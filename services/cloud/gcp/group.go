@@ -341,20 +341,21 @@ func (f *failure) failure() cloud.GroupFailure {
 }
 
 // Suspend implements cloud.Groups. What is the autoscaler's name and the mode that it had, "name=ON".
-func (g *Groups) Suspend(ctx context.Context, ref string) (cloud.Suspension, error) {
+func (g *Groups) Suspend(ctx context.Context, ref string, only ...string) (cloud.Suspension, error) {
 	s := cloud.Suspension{Ref: ref}
 	_, scaler, err := g.describe(ctx, ref)
 	if err != nil || scaler == nil || scaler.AutoscalingPolicy.Mode == "OFF" {
 		return s, err
 	}
+	what := scaler.Name + "=" + or(scaler.AutoscalingPolicy.Mode, "ON")
 	place, err := g.place(ref)
-	if err != nil {
+	if err != nil || !cloud.Named(what, only) {
 		return s, err
 	}
 	if err := g.setMode(ctx, place, scaler.Name, "OFF"); err != nil {
 		return s, err
 	}
-	s.What = []string{scaler.Name + "=" + or(scaler.AutoscalingPolicy.Mode, "ON")}
+	s.What = []string{what}
 	return s, nil
 }
 
