@@ -892,6 +892,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/clusters/{id}/checkpoints": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Pods that were told to save their work before they were evicted, and how that went */
+        get: operations["list-checkpoints"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/clusters/{id}/cloud-group-actions/{action}/undo": {
         parameters: {
             query?: never;
@@ -3326,6 +3343,8 @@ export interface components {
              * @description pods that are not ready
              */
             waiting: number;
+            /** @description machines that are kept ready, by rule */
+            warm: components["schemas"]["PlannedWarm"][] | null;
         };
         CapacityPlanAnswer: {
             /** @description null: none was made yet */
@@ -3440,6 +3459,12 @@ export interface components {
             equivalent?: components["schemas"]["Equivalence"][] | null;
             /** @description windows of the week in which nothing is changed */
             freeze?: components["schemas"]["FreezeWindow"][] | null;
+            /** @description newest CUDA that this driver runs; empty: by NVIDIA's table */
+            gpu_cuda?: string;
+            /** @description version of the NVIDIA driver in the image that new machines with GPUs boot, such as 550.54.14; empty: unknown, unless machines of the type run */
+            gpu_driver?: string;
+            /** @description least driver, CUDA and compute capability of workloads that say nothing themselves; workload is a key, a beginning of one that ends with a slash, or empty for all; the first that matches holds */
+            gpu_needs?: components["schemas"]["GPUNeed"][] | null;
             /**
              * Format: int64
              * @description within which a change must pay; default 6
@@ -3506,6 +3531,8 @@ export interface components {
              * @description a pod that waits longer is alerted about; default 300
              */
             waiting_sec?: number;
+            /** @description machines that are kept ready; their names differ */
+            warm?: components["schemas"]["WarmPool"][] | null;
             /** @description empty: where the cluster has machines */
             zones?: string[] | null;
         };
@@ -3745,6 +3772,41 @@ export interface components {
              */
             language?: "en" | "zh";
             name: string;
+        };
+        CheckpointCall: {
+            /**
+             * Format: date-time
+             * @description data time; asked first
+             */
+            at: string;
+            /**
+             * @description interruption: the cloud takes the machine back; rebalance: it says that it may; consolidation: another controller lets it go; plan: a plan does
+             * @enum {string}
+             */
+            cause: "interruption" | "rebalance" | "consolidation" | "plan";
+            detail: string;
+            /** @description what the pod was told: the same however often it was asked */
+            id: string;
+            node: string;
+            /**
+             * @description done: it says that it saved its work; late: it did not say so in time; failed: it could not, or was not reached; refused: what it declares may not be called
+             * @enum {string}
+             */
+            outcome: "done" | "late" | "failed" | "refused";
+            /** @description namespace/name */
+            pod: string;
+            /** Format: int64 */
+            took_ms: number;
+            /** Format: int64 */
+            tries: number;
+            /** @description key; empty: none */
+            workload: string;
+        };
+        CheckpointListBody: {
+            /** @description newest first */
+            items: components["schemas"]["CheckpointCall"][] | null;
+            /** @description the agent tells pods before they are evicted */
+            told: boolean;
         };
         CloudAccount: {
             /**
@@ -4944,6 +5006,12 @@ export interface components {
              */
             spot: number;
         };
+        GPUNeed: {
+            compute?: string;
+            cuda?: string;
+            driver?: string;
+            workload: string;
+        };
         GapCause: {
             /** @description what the bill has more; negative: less */
             amount: components["schemas"]["BillMoney"];
@@ -6025,7 +6093,24 @@ export interface components {
             /** @description per machine-hour */
             price: components["schemas"]["Money"];
             /** @enum {string} */
-            why: "pending" | "leaving" | "replace" | "return_to_spot";
+            why: "pending" | "leaving" | "replace" | "return_to_spot" | "insurance" | "warm";
+        };
+        PlannedGrowth: {
+            /**
+             * Format: int64
+             * @description at the rule's quantile
+             */
+            gpus: number;
+            /**
+             * Format: int64
+             * @description moments of the last week that were looked at; 0: nothing is known
+             */
+            samples: number;
+            /**
+             * Format: int64
+             * @description within which
+             */
+            seconds: number;
         };
         PlannedMachine: {
             /** Format: int64 */
@@ -6055,6 +6140,54 @@ export interface components {
             price: components["schemas"]["Money"];
             /** @enum {string} */
             step: "other_zone" | "equivalent_type" | "on_demand_here" | "on_demand_elsewhere" | "smaller_type";
+        };
+        PlannedWarm: {
+            /** Format: int64 */
+            add: number;
+            /**
+             * Format: int64
+             * @description of one machine
+             */
+            gpus: number;
+            /** @description of how growth; null: not measured */
+            growth: components["schemas"]["PlannedGrowth"];
+            /** @description what they cost per hour, those to be added counted */
+            hour: components["schemas"]["Money"];
+            /** @enum {string} */
+            how: "fixed" | "growth";
+            /** @description the agent keeps the room by placeholder pods; false: empty machines are left running */
+            placeholders: boolean;
+            /**
+             * Format: int64
+             * @description empty and ready
+             */
+            ready: number;
+            rule: string;
+            /**
+             * Format: int64
+             * @description that a pod waits less: the start of a machine, the slow tenth; 0: unknown
+             */
+            saves_seconds: number;
+            /**
+             * Format: int64
+             * @description that are missing and not added
+             */
+            short: number;
+            /** Format: int64 */
+            starting: number;
+            types: string[] | null;
+            /**
+             * Format: int64
+             * @description of them, whose price nobody knows; not in hour
+             */
+            unpriced: number;
+            /**
+             * Format: int64
+             * @description machines
+             */
+            want: number;
+            /** @description of short: cap, action_rate, no_offering, hourly_max */
+            why: string;
         };
         PodMove: {
             pod: string;
@@ -7496,6 +7629,41 @@ export interface components {
             per_slo_minute: components["schemas"]["Money"];
             per_thousand_requests: components["schemas"]["Money"];
             per_training_hour: components["schemas"]["Money"];
+        };
+        WarmPool: {
+            /**
+             * Format: int64
+             * @description fixed: machines; growth: at most so many
+             */
+            count: number;
+            /** @description empty: by instance types only */
+            gpu_model?: string;
+            /**
+             * Format: int64
+             * @description of one machine; 0: any number
+             */
+            gpus?: number;
+            /** @description decimal; that they may cost together; empty: no cap of its own */
+            hourly_max?: string;
+            /**
+             * @description fixed: count machines; growth: what the demand for the model grows by while a machine starts, at a quantile of what it did in the last week
+             * @enum {string}
+             */
+            how: "fixed" | "growth";
+            instance_types?: string[] | null;
+            /**
+             * Format: int64
+             * @description growth: at least so many, also while nothing is known
+             */
+            least?: number;
+            name: string;
+            /**
+             * Format: int64
+             * @description growth: thousandths; default 950
+             */
+            quantile?: number;
+            /** @description may be Spot */
+            spot?: boolean;
         };
         Webhook: {
             /** Format: date-time */
@@ -11897,6 +12065,77 @@ export interface operations {
             };
             /** @description Service Unavailable */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "list-checkpoints": {
+        parameters: {
+            query?: {
+                /** @description key namespace/Kind/name; empty: all */
+                workload?: string;
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CheckpointListBody"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
                 headers: {
                     [name: string]: unknown;
                 };
