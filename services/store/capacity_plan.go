@@ -179,7 +179,7 @@ func CapacityDue(ctx context.Context, tx *Tx, least time.Duration, limit int) ([
 SELECT c.id::text FROM cluster c
 LEFT JOIN LATERAL (SELECT checked_at, took_ms FROM capacity_plan p WHERE p.tenant_id = c.tenant_id AND p.cluster_id = c.id ORDER BY p.id DESC LIMIT 1) p ON true
 WHERE c.tenant_id = $1 AND c.last_seen_at IS NOT NULL AND c.data_at IS NOT NULL
-  AND (p.checked_at IS NULL AND (c.data_at > $3 - interval '1 hour' OR c.created_at < $3 - interval '10 minutes') OR c.last_seen_at > p.checked_at AND p.checked_at + greatest($2::bigint, 20 * p.took_ms) * interval '1 millisecond' <= $3
+  AND (p.checked_at IS NULL AND (c.data_at > $3::timestamptz - interval '1 hour' OR c.created_at < $3::timestamptz - interval '10 minutes') OR c.last_seen_at > p.checked_at AND p.checked_at + greatest($2::bigint, 20 * p.took_ms) * interval '1 millisecond' <= $3
     OR c.last_seen_at <= p.checked_at AND p.checked_at < c.last_seen_at + interval '6 minutes' AND p.checked_at + interval '1 minute' <= $3)
 ORDER BY p.checked_at NULLS FIRST, c.id LIMIT $4`, tx.Tenant, least.Milliseconds(), tx.Now, limit)
 	if err != nil {
