@@ -174,7 +174,7 @@ func (w *CloudGroups) toDrain(ctx context.Context, tenant fleet.TenantID, work *
 		case m.Drain == "done" && m.Cordoned && !m.Release, m.Drain == "begun" && !m.Release, m.Drain == "asked":
 			going[s.group.ID]++
 		case m.Cordoned, m.Drain != "" && m.DrainAt != nil && work.Head.At.Sub(*m.DrainAt) < drainAgain:
-		case slices.ContainsFunc(work.Plan.Drain, func(d capacity.Drain) bool { return d.UID == m.UID }):
+		case slices.ContainsFunc(work.Plan.Drain, func(d capacity.Drain) bool { return d.UID == m.UID && (len(d.Moves) == 0 || roomNow(d)) }):
 			by[s.group.ID] = append(by[s.group.ID], s)
 		}
 	}

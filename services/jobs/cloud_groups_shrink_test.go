@@ -193,6 +193,17 @@ func TestNothingIsDrainedForAGroupInAFreezeOrBesideGrowth(t *testing.T) {
 	if got := w.ordered(); got != "" {
 		t.Errorf("an agent that lets nothing go: %q", got)
 	}
+	w = openYardOfFour(t)
+	p := &capacity.Plan{Outcome: capacity.OutcomeChange, Mode: fleet.ModeEnforce, Add: []capacity.Group{}, At: time.Now().UTC(), Drain: []capacity.Drain{
+		{UID: "n1", Name: "n1", Moves: []capacity.Move{{Pod: "a/b"}}}, {UID: "n2", Name: "n2", Moves: []capacity.Move{{Pod: "a/c", To: "n3"}}}}}
+	w.tx(func(ctx context.Context, tx *store.Tx) error {
+		_, err := store.SaveCapacityPlan(ctx, tx, capacity.Input{Cluster: w.cluster, Now: time.Now().UTC(), DataAt: time.Now().UTC()}, p, time.Millisecond)
+		return err
+	})
+	w.look()
+	if got := w.ordered(); got != "n2" {
+		t.Errorf("the room for its pods comes first: %q", got)
+	}
 	w = emptied(t)
 	w.plan(1) // a machine of the group is wanted after all
 	w.look()
