@@ -268,7 +268,10 @@ func (d *planner) choose(list []purchase) []purchase {
 	var lots []*lot
 	var out []purchase
 	for _, p := range list {
-		m := d.marketOf(p.pods)
+		var m *market
+		if d.kinds[p.cand].offering.Purchase != fleet.PurchaseReserved { // what is paid for comes first
+			m = d.marketOf(p.pods)
+		}
 		if m == nil {
 			out = append(out, p)
 			continue

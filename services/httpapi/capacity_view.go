@@ -56,6 +56,7 @@ type CapacityPlan struct {
 	Warm          []PlannedWarm    `json:"warm" doc:"machines that are kept ready, by rule"`
 	Unpriced      int              `json:"unpriced" doc:"machines whose price nobody knows; in no sum"`
 	Considered    []CapacityOption `json:"considered"`
+	Markets       []PlannedMarket  `json:"markets" doc:"where Spot was considered for pods that had no machine, and why it was bought where it was"`
 	PolicyVersion int              `json:"policy_version" doc:"0: the defaults"`
 }
 
@@ -254,7 +255,7 @@ const (
 func (s *Server) capacityPlanOf(h store.CapacityPlanHead, p *capacity.Plan, now time.Time) CapacityPlan {
 	currency := s.prices().Currency()
 	out := CapacityPlan{CapacityPlanSummary: capacitySummary(h, currency), Stale: now.Sub(h.CheckedAt) > capacityStaleAfter, Mode: p.Mode, Held: holdsOf(p.Held),
-		Add: []PlannedGroup{}, Drain: []PlannedDrain{}, Bound: moneyOrNil(p.Bound, currency), AnewGap: float64(p.AnewGap) / 10_000, Anew: moneyOrNil(p.Anew, currency), Unpriced: p.Unpriced, Warm: warmViews(p.Warm, currency), Considered: []CapacityOption{}}
+		Add: []PlannedGroup{}, Drain: []PlannedDrain{}, Bound: moneyOrNil(p.Bound, currency), AnewGap: float64(p.AnewGap) / 10_000, Anew: moneyOrNil(p.Anew, currency), Unpriced: p.Unpriced, Warm: warmViews(p.Warm, currency), Considered: []CapacityOption{}, Markets: marketViews(p.Markets, currency)}
 	if !p.DataAt.IsZero() {
 		out.DataAt = &p.DataAt
 	}
