@@ -176,6 +176,28 @@ export interface PlannedDrain {
   paysSeconds: number;
 }
 
+export const WARM_WAYS = ["fixed", "growth"] as const;
+export type WarmWay = (typeof WARM_WAYS)[number];
+
+/** Machines of one shape that are kept ready. */
+export interface WarmPool {
+  rule: string;
+  how: WarmWay;
+  want: number;
+  ready: number;
+  starting: number;
+  add: number;
+  short: number;
+  why: string;
+  hour: Money;
+  unpriced: number;
+  /** Seconds that a pod on one of them waits less; null: unknown. */
+  saves: number | null;
+  growth: { gpus: number; samples: number; seconds: number } | null;
+  types: string[];
+  placeholders: boolean;
+}
+
 export interface CapacityPlan extends PlanSummary {
   stale: boolean;
   held: string[];
@@ -184,6 +206,7 @@ export interface CapacityPlan extends PlanSummary {
   anew: Money | null;
   anewGap: number | null;
   unpriced: number;
+  warm: WarmPool[];
   considered: { name: string; cost: Money | null; moved: number; left: number }[];
 }
 
@@ -306,6 +329,25 @@ function readGroup(wire: Schemas["PlannedGroup"]): PlannedGroup {
   };
 }
 
+function readWarm(wire: Nullable<Schemas["PlannedWarm"], "growth">): WarmPool {
+  return {
+    rule: wire.rule,
+    how: readWord(WARM_WAYS, wire.how, "fixed"),
+    want: wire.want,
+    ready: wire.ready,
+    starting: wire.starting,
+    add: wire.add,
+    short: wire.short,
+    why: wire.why,
+    hour: readMoney(wire.hour),
+    unpriced: wire.unpriced,
+    saves: wire.saves_seconds > 0 ? wire.saves_seconds : null,
+    growth: wire.growth ? { gpus: wire.growth.gpus, samples: wire.growth.samples, seconds: wire.growth.seconds } : null,
+    types: wire.types ?? [],
+    placeholders: wire.placeholders,
+  };
+}
+
 function readPlan(wire: Nullable<Schemas["CapacityPlan"], "bound" | "anew">): CapacityPlan {
   return {
     ...readSummary(wire),
@@ -324,6 +366,7 @@ function readPlan(wire: Nullable<Schemas["CapacityPlan"], "bound" | "anew">): Ca
     anew: readMoneyOr(wire.anew),
     anewGap: wire.bound ? wire.anew_gap : null,
     unpriced: wire.unpriced,
+    warm: (wire.warm ?? []).map(readWarm),
     considered: (wire.considered ?? []).map((o) => ({
       name: o.name,
       cost: readMoneyOr(o.cost),

@@ -39,6 +39,29 @@ test("a group tells what else was considered, and the ladder", async () => {
   expect(screen.getByText(/Other zone: g6.2xlarge/)).toBeTruthy();
 });
 
+test("what is kept ready tells its cost, the delay it saves and what is missing", async () => {
+  await renderAt(page(1, "plan"));
+  expect(await screen.findByText("l4-spare", {}, SLOW)).toBeTruthy();
+  expect(screen.getByText("1 missing: a cap")).toBeTruthy();
+  expect(screen.getByText("$1.96/h")).toBeTruthy();
+  expect(screen.getByText(/demand rose by 3 GPUs/)).toBeTruthy();
+});
+
+test("pods that were told to save their work tell whether they did", async () => {
+  await renderAt(page(1, "plan"));
+  expect(await screen.findByText("train/llama-2", {}, SLOW)).toBeTruthy();
+  expect(screen.getByText("Not in time")).toBeTruthy();
+  expect(screen.getByText(/it answered 503/)).toBeTruthy();
+});
+
+test("an agent that tells no pods is named", async () => {
+  const fake = new FakeApi();
+  const path = `GET /clusters/${uuid(3, 1)}/checkpoints`;
+  fake.overrides.set(path, { status: 200, body: { told: false, items: [] } });
+  await renderAt(page(1, "plan"), { fake });
+  expect(await screen.findByText(/switch on drain.enabled/, {}, SLOW)).toBeTruthy();
+});
+
 test("a pod that fits nothing tells what keeps it from how many offerings", async () => {
   await renderAt(page(1, "pending"));
   expect(

@@ -10,10 +10,13 @@ import {
   conflictsQuery,
   pendingPodsQuery,
 } from "../api/capacity";
+import { checkpointsQuery } from "../api/checkpoints";
+import { CheckpointTable } from "../components/capacity/checkpoint-table";
 import { ConflictTable } from "../components/capacity/conflict-table";
 import { FleetTable, NodeDetail, NodeMap } from "../components/capacity/node-map";
 import { PendingTable } from "../components/capacity/pending-table";
 import { OptionTable, PlanCosts, PlanDiff, PlanHistory } from "../components/capacity/plan-view";
+import { WarmTable } from "../components/capacity/warm-table";
 import { heldText } from "../components/capacity/words";
 import { Panel } from "../components/page";
 import { BlockSkeleton, Empty, Gate, StaleNote, TableSkeleton } from "../components/state";
@@ -140,6 +143,29 @@ function History({ cluster }: { cluster: string }) {
   );
 }
 
+function Checkpoints({ cluster }: { cluster: string }) {
+  const { t } = useTranslation();
+  const query = useQuery(checkpointsQuery(cluster));
+  return (
+    <Panel title={t("capacity.checkpoints.title")} hint={t("capacity.checkpoints.hint")} flush>
+      <Gate
+        query={query}
+        skeleton={<TableSkeleton rows={2} />}
+        isEmpty={(list) => list.items.length === 0}
+        empty={
+          <Empty
+            title={t("capacity.checkpoints.empty")}
+            text={t(query.data?.told ? "capacity.checkpoints.emptyText" : "capacity.checkpoints.off")}
+            height={110}
+          />
+        }
+      >
+        {(list) => <CheckpointTable calls={list.items} />}
+      </Gate>
+    </Panel>
+  );
+}
+
 export function PlanTab({ cluster }: { cluster: string }) {
   const { t } = useTranslation();
   const query = useQuery(capacityPlanQuery(cluster));
@@ -152,6 +178,14 @@ export function PlanTab({ cluster }: { cluster: string }) {
             <AsOf at={plan.at} />
             <PlanCosts plan={plan} />
             <PlanDiff plan={plan} />
+            <Panel title={t("capacity.warm.title")} hint={t("capacity.warm.hint")} flush>
+              {plan.warm.length === 0 ? (
+                <Empty title={t("capacity.warm.empty")} text={t("capacity.warm.emptyText")} height={110} />
+              ) : (
+                <WarmTable pools={plan.warm} />
+              )}
+            </Panel>
+            <Checkpoints cluster={cluster} />
             <Panel title={t("capacity.plan.options")} flush>
               <OptionTable plan={plan} />
             </Panel>

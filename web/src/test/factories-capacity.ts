@@ -86,6 +86,23 @@ const summary = (n: number): Schemas["CapacityPlanSummary"] => ({
   after: money("24.84"),
 });
 
+/** Pods that were told to save their work: one did, one did not in time. */
+export function checkpoints(): Schemas["CheckpointListBody"] {
+  const call = (n: number, outcome: "done" | "late", cause: "plan" | "interruption") => ({
+    id: `cp-${n}`,
+    at: before(600 * n),
+    pod: `train/llama-${n}`,
+    workload: "train/Job/llama",
+    node: `node-${n}`,
+    cause,
+    outcome,
+    took_ms: outcome === "done" ? 4200 : 25_000,
+    tries: n,
+    detail: outcome === "done" ? "" : "it answered 503",
+  });
+  return { told: true, items: [call(1, "done", "plan"), call(2, "late", "interruption")] };
+}
+
 export function aCapacityPlan(): Schemas["CapacityPlan"] {
   return {
     ...summary(1),
@@ -94,6 +111,25 @@ export function aCapacityPlan(): Schemas["CapacityPlan"] {
     mode: "recommend",
     held: ["action_rate"],
     unpriced: 1,
+    warm: [
+      {
+        rule: "l4-spare",
+        how: "growth",
+        want: 3,
+        ready: 1,
+        starting: 0,
+        add: 1,
+        short: 1,
+        why: "cap",
+        hour: money("1.96"),
+        unpriced: 0,
+        saves_seconds: 190,
+        growth: { gpus: 3, samples: 5000, seconds: 190 },
+        types: ["g6.2xlarge"],
+        gpus: 1,
+        placeholders: true,
+      },
+    ],
     policy_version: 0,
     bound: money("24.1"),
     anew: money("24.18"),

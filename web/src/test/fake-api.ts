@@ -683,6 +683,11 @@ export class FakeApi {
       "/clusters/{id}/capacity-plan",
       (_, p) => ok({ plan: this.planned(p.id) ? capacity.aCapacityPlan() : null }),
     ],
+    [
+      "GET",
+      "/clusters/{id}/checkpoints",
+      (_, p) => ok(this.planned(p.id) ? capacity.checkpoints() : { told: false, items: [] }),
+    ],
     ["GET", "/clusters/{id}/capacity-plans", (_, p) => ok(this.planned(p.id) ? capacity.capacityPlans() : list([]))],
     ["GET", "/clusters/{id}/pending-pods", (_, p) => ok(this.planned(p.id) ? capacity.pendingPods() : { at: null })],
     [

@@ -37,6 +37,11 @@ export function optionText(t: TFunction, code: string): string {
   return known ? t(`capacity.plan.option.${known}`) : code;
 }
 
+export function warmWhyText(t: TFunction, code: string): string {
+  const known = word(capacity.warm.why, code);
+  return known ? t(`capacity.warm.why.${known}`) : code;
+}
+
 export function modeText(t: TFunction, code: string): string {
   const known = word(capacity.modes, code);
   return known ? t(`capacity.modes.${known}`) : code;
