@@ -203,6 +203,7 @@ func (s *Server) register() {
 	s.registerCloudGroups()
 	s.registerGentle()
 	s.registerKarpenter()
+	s.registerServices()
 	s.registerCapacityRollouts()
 	s.registerCompliance()
 	s.registerDemo()

@@ -920,7 +920,7 @@ export interface paths {
         put?: never;
         /**
          * Give a group the size again that it had before an action
-         * @description The cloud chooses which machines go, so drain them first. A group whose size somebody else changed since is left alone.
+         * @description Of an action that made the group larger the cloud chooses which machines go, so drain them first; one that ended machines brings as many new ones. Refused while the cluster is frozen or not in enforce. A group whose size somebody else changed since is left alone.
          */
         post: operations["undo-cloud-group-action"];
         delete?: never;
@@ -956,7 +956,7 @@ export interface paths {
         get?: never;
         /**
          * Add or change a group; off unless enabled is true
-         * @description The account is one whose access may set sizes; it may be another one than the account that is read. Groups are made larger only, within their bounds, their step and what an hour allows, and only while the cluster is in enforce and not frozen.
+         * @description The account is one whose access may set sizes; it may be another one than the account that is read. Groups are made larger within their bounds, their step and what an hour allows, and only while the cluster is in enforce and not frozen; smaller only with shrink, by ending machines by name that the agent has drained.
          */
         put: operations["set-cloud-group"];
         post?: never;
@@ -2059,6 +2059,66 @@ export interface paths {
          * @description Closed hours of workloads with a policy. Every counterfactual is a count of replicas times the hour's own price of a replica, so a change of price is nobody's saving. Hours for which a count is not known are in neither side of a comparison. A decision counts for a day at most. The shadow autoscaler sees the utilisation that was measured: of a saturated workload that is too little, and its cost is understated.
          */
         get: operations["get-savings"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/services": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Services that run in several clusters, and labels of workloads that nobody declared as one */
+        get: operations["list-services"];
+        put?: never;
+        /**
+         * Declare that workloads of several clusters are one service
+         * @description Workloads are named here, or have the label plimsoll.dev/service with the service's name; one per cluster. In recommend the split is shown and nothing is changed. In enforce each cluster's policy is bounded by its part, and goes by its own guards.
+         */
+        post: operations["create-service"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/services/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A service, its rules and its workloads */
+        get: operations["get-service"];
+        /** Change a service; version is the one that was read */
+        put: operations["set-service"];
+        post?: never;
+        /** Forget a service: its workloads go by their own policies again */
+        delete: operations["delete-service"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/services/{id}/plan": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * How a service's replicas are split over its clusters, why, and what else was considered
+         * @description The newest plan, or an older one by id. weight of each part is for balancers: the share of the load that the replicas ready there can take.
+         */
+        get: operations["get-service-plan"];
         put?: never;
         post?: never;
         delete?: never;
@@ -3317,6 +3377,8 @@ export interface components {
             /** @description why nothing may be changed, or why the plan stops where it does: stale, no_inventory, frozen, freeze_window, action_rate, time */
             held: string[] | null;
             id: string;
+            /** @description where Spot was considered for pods that had no machine, and why it was bought where it was */
+            markets: components["schemas"]["PlannedMarket"][] | null;
             /** @enum {string} */
             mode: "observe" | "recommend" | "approve" | "enforce";
             /** @enum {string} */
@@ -3869,12 +3931,29 @@ export interface components {
             max: number;
             /** Format: int64 */
             min: number;
+            /** @description stop what of the cloud itself changes the group, and give that back once own or the group is switched off */
+            own: boolean;
             /** @enum {string} */
             purchase: "on_demand" | "spot";
             ref: string;
             region: string;
+            /** @description end machines by name that the plan drains, once the agent has drained them */
+            shrink: boolean;
             /** Format: int64 */
             step: number;
+            /** @description what of the cloud's own scaling is stopped, in its words; given back when own or the group is switched off */
+            suspended: string[] | null;
+            /** @description what of the cloud itself changes the group now, as it was looked at last */
+            writers: components["schemas"]["CloudGroupWriter"][] | null;
+            /**
+             * Format: date-time
+             * @description absent: nobody has looked yet
+             */
+            writers_at?: string;
+            /** @description why it is not known what changes the group */
+            writers_problem?: string;
+            /** @description the group is left to one of its writers */
+            yields: boolean;
             zones: string[] | null;
         };
         CloudGroupAction: {
@@ -3890,6 +3969,8 @@ export interface components {
             failures: unknown;
             group_id: string;
             id: string;
+            /** @description machines that are ended by name; empty: the action sets a size */
+            nodes: string[] | null;
             plan_id?: string;
             problem?: string;
             /** Format: int64 */
@@ -3897,6 +3978,16 @@ export interface components {
             /** @enum {string} */
             state: "asked" | "pending" | "partial" | "reached" | "joined" | "stock_out" | "refused" | "replaced" | "failed";
             undoes?: string;
+        };
+        CloudGroupWriter: {
+            /** @enum {string} */
+            kind: "scaling_policy" | "schedule" | "autoscaler" | "rebalance";
+            /** @description in the cloud's words */
+            name: string;
+            /** @description it sets the size; false: it starts and ends machines between zones */
+            sizes: boolean;
+            /** @description what is stopped of the cloud when the group is owned; empty: only the cloud's owner can */
+            stop: string;
         };
         CloudGroupsOutputBody: {
             /** @description newest first, at most 200 */
@@ -5229,8 +5320,11 @@ export interface components {
             /** @description per hour: what Karpenter is expected to buy */
             hourly?: string;
             id: string;
-            /** @enum {string} */
-            kind: "plan" | "hand_back";
+            /**
+             * @description drain: machines that groups of clouds let go
+             * @enum {string}
+             */
+            kind: "plan" | "hand_back" | "drain";
             /** @description capacity plan; older plans are forgotten */
             plan_id?: string;
             /** @enum {string} */
@@ -5279,6 +5373,11 @@ export interface components {
             hour: components["schemas"]["Money"];
             source?: string;
             stale: boolean;
+        };
+        LabelledName: {
+            /** Format: int64 */
+            clusters: number;
+            name: string;
         };
         LastDecision: {
             /** Format: date-time */
@@ -5413,6 +5512,38 @@ export interface components {
             most: number;
             /** @example 1g.10gb */
             name: string;
+        };
+        MarketPool: {
+            /**
+             * Format: date-time
+             * @description left alone until then after a refusal or a loss; null: not
+             */
+            backoff_until: string | null;
+            /**
+             * Format: double
+             * @description learned from refused launches and losses, halved in six hours; null: on demand
+             */
+            hazard: number | null;
+            /**
+             * Format: int64
+             * @description machines that run, start or are planned
+             */
+            held: number;
+            /**
+             * Format: int64
+             * @description it may be asked to hold so many now; null: no limit
+             */
+            most: number | null;
+            offering: components["schemas"]["PlannedOffering"];
+            /** @description per machine-hour */
+            price: components["schemas"]["Money"];
+            /**
+             * Format: double
+             * @description price with hazard, share and doubt, in units of the on-demand price: the least is asked first; null: on demand
+             */
+            score: number | null;
+            /** Format: int64 */
+            target: number;
         };
         Me: {
             /**
@@ -6119,6 +6250,22 @@ export interface components {
             pods: string[] | null;
             /** @description the node that goes once this one is ready; empty: none */
             replaces: string;
+        };
+        PlannedMarket: {
+            /** @description an example: those of the first machine; at most 50 */
+            pods: string[] | null;
+            /** @description those with machines first; the last one on demand */
+            pools: components["schemas"]["MarketPool"][] | null;
+            /**
+             * Format: int64
+             * @description machines on demand that stand in for Spot
+             */
+            stand_in: number;
+            /**
+             * Format: int64
+             * @description machines in all
+             */
+            want: number;
         };
         PlannedOffering: {
             cloud: string;
@@ -6839,6 +6986,318 @@ export interface components {
             to: string;
             total: components["schemas"]["SavingLine"];
         };
+        ServiceDoc: {
+            /** @enum {string} */
+            mode: "off" | "recommend" | "enforce";
+            /** @description also the value of the label plimsoll.dev/service */
+            name: string;
+            rules?: components["schemas"]["ServiceRules"];
+            /** @description one workload per cluster; those with the label need not be named */
+            sites?: components["schemas"]["ServiceSiteInput"][] | null;
+        };
+        ServiceMarginal: {
+            /** @description data that leaves the place, and the penalty */
+            extra: components["schemas"]["Money"];
+            /**
+             * @description runs there, room on a machine that runs, or a new machine
+             * @enum {string}
+             */
+            kind: "runs" | "spare" | "new";
+            offering: components["schemas"]["PlannedOffering"];
+            /** @description its share of the machine, commitments counted */
+            price: components["schemas"]["Money"];
+            /** @description with the risk of losing the machine and of not getting it; by this places are compared */
+            weighed: components["schemas"]["Money"];
+        };
+        ServiceOption: {
+            /** @description of single */
+            cluster?: string;
+            /** @description per hour */
+            cost: components["schemas"]["Money"];
+            /** @description by part; empty: there is no such split */
+            counts: number[] | null;
+            /** @description against the plan, per hour */
+            delta: components["schemas"]["Money"];
+            /** @enum {string} */
+            name: "plan" | "keep" | "best" | "even" | "no_headroom" | "single";
+            /** Format: int64 */
+            replicas: number;
+            /** @enum {string} */
+            why_not?: "dearer" | "headroom" | "rules" | "churn" | "gain" | "dwell" | "rest" | "min" | "max" | "reach" | "not_allowed";
+        };
+        ServicePart: {
+            /**
+             * @description what settled the target: price, or the rule in the way of a cheaper split
+             * @enum {string}
+             */
+            bound?: "price" | "min" | "max" | "min_share" | "max_share" | "headroom" | "reach" | "not_allowed" | "churn" | "gain" | "dwell" | "rest";
+            /**
+             * Format: int64
+             * @description for its policy, now; null: none
+             */
+            cap: number | null;
+            cloud: string;
+            cluster: string;
+            cluster_id: string;
+            /**
+             * Format: int64
+             * @description for its policy, now; null: none
+             */
+            floor: number | null;
+            /**
+             * Format: int64
+             * @description replicas now
+             */
+            from: number;
+            /**
+             * @description why it keeps what it has; absent: it may be changed
+             * @enum {string}
+             */
+            held?: "silent" | "frozen" | "mode" | "policy" | "conflict" | "zero" | "signals" | "price" | "gone";
+            /** @description of the last replica of the target */
+            last: components["schemas"]["ServiceMarginal"];
+            /**
+             * Format: int64
+             * @description what its own signals ask for; null: not known
+             */
+            need: number | null;
+            /** @description of one more; null: there is none to be had */
+            next: components["schemas"]["ServiceMarginal"];
+            /**
+             * Format: date-time
+             * @description of the capacity plan that its prices are from
+             */
+            priced_at: string | null;
+            /** Format: int64 */
+            ready: number;
+            region: string;
+            /** Format: int64 */
+            target: number;
+            /**
+             * @description why more is not taken away yet
+             * @enum {string}
+             */
+            wait?: "ready" | "load" | "step";
+            /**
+             * Format: double
+             * @description share of the load that the replicas ready there can take
+             */
+            weight: number;
+            workload: string;
+            workload_id: string;
+        };
+        ServicePlanOutputBody: {
+            /** @description plans that said something new, newest first, at most 50 */
+            history: components["schemas"]["ServicePlanSummary"][] | null;
+            /** @description null: none was made yet */
+            plan: components["schemas"]["ServicePlanView"];
+        };
+        ServicePlanSummary: {
+            /** @description per hour: of the target */
+            after: components["schemas"]["Money"];
+            /**
+             * Format: date-time
+             * @description of the newest computation that said this
+             */
+            at: string;
+            /** @description per hour: what the replicas there are cost where they may be changed */
+            before: components["schemas"]["Money"];
+            /** Format: date-time */
+            first_at: string;
+            id: string;
+            /** @enum {string} */
+            outcome: "keep" | "move" | "size" | "held";
+            /**
+             * Format: int64
+             * @description replicas of all parts
+             */
+            target: number;
+        };
+        ServicePlanView: {
+            /** @description per hour: of the target */
+            after: components["schemas"]["Money"];
+            /**
+             * Format: int64
+             * @description what the signals ask for
+             */
+            asked: number;
+            /**
+             * Format: date-time
+             * @description of the newest computation that said this
+             */
+            at: string;
+            /** @description per hour: what the replicas there are cost where they may be changed */
+            before: components["schemas"]["Money"];
+            /**
+             * Format: int64
+             * @description the highest of the window
+             */
+            demand: number;
+            /** Format: date-time */
+            first_at: string;
+            id: string;
+            /**
+             * Format: int64
+             * @description of the demand, that no cluster may have
+             */
+            missing: number;
+            /** @enum {string} */
+            mode: "recommend" | "enforce";
+            /**
+             * Format: int64
+             * @description replicas that begin in another cluster
+             */
+            moves: number;
+            options: components["schemas"]["ServiceOption"][] | null;
+            /** @enum {string} */
+            outcome: "keep" | "move" | "size" | "held";
+            parts: components["schemas"]["ServicePart"][] | null;
+            /** @description rules that could not be kept: headroom, shares */
+            relaxed: string[] | null;
+            /** @description per hour, against keeping the split at the same demand; null: nothing moves for price */
+            saving: components["schemas"]["Money"];
+            /** @description it was not planned for two minutes */
+            stale: boolean;
+            /**
+             * @description why a cheaper split is not taken
+             * @enum {string}
+             */
+            stays?: "churn" | "gain" | "dwell" | "rest";
+            /**
+             * Format: int64
+             * @description replicas left when the cluster with the most is lost
+             */
+            survives: number;
+            /**
+             * Format: int64
+             * @description replicas of all parts
+             */
+            target: number;
+        };
+        ServiceRules: {
+            /** @description empty: all */
+            clouds?: string[] | null;
+            /**
+             * Format: int64
+             * @description between two moves for price; default 1800
+             */
+            dwell_sec?: number;
+            /**
+             * Format: double
+             * @description share of the cost that a move must save; default 0.05
+             */
+            gain?: number;
+            /**
+             * Format: double
+             * @description share of the demand that is left when any one cluster is lost; 0: no such rule
+             */
+            headroom?: number;
+            /**
+             * Format: int64
+             * @description within which a move must pay; default 6
+             */
+            horizon_hours?: number;
+            /** @description decimal; of one replica that moves to another cluster; default 0.05 */
+            move_cost?: string;
+            /**
+             * Format: int64
+             * @description how long replicas wait for load that does not come before the move is given up; default 1800
+             */
+            patience_sec?: number;
+            /** @description empty: all */
+            regions?: string[] | null;
+            /**
+             * Format: double
+             * @description share of a cluster's replicas that one step takes away, one at least; default 0.25
+             */
+            step?: number;
+            /**
+             * @description local (default): load stays in its cluster until somebody moves it; balanced: a balancer sends it to where replicas are ready; shared: all clusters take from one queue
+             * @enum {string}
+             */
+            traffic?: "local" | "balanced" | "shared";
+            /**
+             * Format: int64
+             * @description the demand is the highest of so many seconds; default 300
+             */
+            window_sec?: number;
+        };
+        ServiceSiteInput: {
+            rules?: components["schemas"]["ServiceSiteRules"];
+            /** Format: uuid */
+            workload_id: string;
+        };
+        ServiceSiteRules: {
+            /**
+             * Format: double
+             * @description data that one replica sends out of the place in an hour
+             */
+            egress_gb_hour?: number;
+            /** @description decimal; per GB */
+            egress_price?: string;
+            /**
+             * Format: int64
+             * @description 0: none beyond the policy's own
+             */
+            max?: number;
+            /**
+             * Format: double
+             * @description 0: none
+             */
+            max_share?: number;
+            /** Format: int64 */
+            min?: number;
+            /** Format: double */
+            min_share?: number;
+            /** @description decimal; per replica-hour: what being served from there is worth less, such as latency */
+            penalty?: string;
+        };
+        ServiceSiteView: {
+            cluster: string;
+            cluster_id: string;
+            gone: boolean;
+            /** @description it is there by its label alone */
+            labelled: boolean;
+            rules: components["schemas"]["ServiceSiteRules"];
+            /** @description another workload of this cluster counts instead */
+            twice: boolean;
+            /** @description namespace/Kind/name */
+            workload: string;
+            workload_id: string;
+        };
+        ServiceSummary: {
+            /** Format: int64 */
+            clusters: number;
+            id: string;
+            /** @enum {string} */
+            mode: "off" | "recommend" | "enforce";
+            name: string;
+            /** @description the newest; null: none yet */
+            plan: components["schemas"]["ServicePlanSummary"];
+        };
+        ServiceView: {
+            /**
+             * Format: date-time
+             * @description when it was last planned; null: never
+             */
+            checked_at: string | null;
+            id: string;
+            /** @enum {string} */
+            mode: "off" | "recommend" | "enforce";
+            name: string;
+            rules: components["schemas"]["ServiceRules"];
+            sites: components["schemas"]["ServiceSiteView"][] | null;
+            /** Format: date-time */
+            updated_at: string;
+            updated_by: string;
+            /** Format: int64 */
+            version: number;
+        };
+        ServicesOutputBody: {
+            items: components["schemas"]["ServiceSummary"][] | null;
+            /** @description labels that workloads of several clusters have, and that nobody declared */
+            labelled: components["schemas"]["LabelledName"][] | null;
+        };
         SetCapacityPolicyInputBody: {
             policy: components["schemas"]["CapacityPolicyDoc"];
             /** @description why it is in force at once, without a rollout, on a cluster that enforces; kept in the audit log */
@@ -6864,11 +7323,15 @@ export interface components {
             max: number;
             /** Format: int64 */
             min: number;
+            /** @description stop what of the cloud itself changes the group: scaling policies, schedules, autoscalers, moves between zones */
+            own?: boolean;
             /** @enum {string} */
             purchase: "on_demand" | "spot";
             /** @description AWS: region/name. Azure: the scale set's resource id. Google: zones/zone/instanceGroupManagers/name, or regions/... */
             ref: string;
             region: string;
+            /** @description let the agent drain machines that the plan lets go, and end them by name */
+            shrink?: boolean;
             /**
              * Format: int64
              * @description machines that one action adds at most
@@ -6891,6 +7354,11 @@ export interface components {
         SetRoleInputBody: {
             /** @enum {string} */
             role: "owner" | "admin" | "operator" | "finance" | "viewer";
+        };
+        SetServiceInputBody: {
+            service: components["schemas"]["ServiceDoc"];
+            /** Format: int64 */
+            version: number;
         };
         ShadowCount: {
             /** Format: int64 */
@@ -17423,6 +17891,413 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "list-services": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServicesOutputBody"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "create-service": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ServiceDoc"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServiceView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "get-service": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServiceView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "set-service": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetServiceInputBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServiceView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "delete-service": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "get-service-plan": {
+        parameters: {
+            query?: {
+                /** @description empty: the newest */
+                plan?: string;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServicePlanOutputBody"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
