@@ -1,4 +1,4 @@
-// Groups of machines at clouds that a cluster's plans may make larger.
+// Groups of machines at clouds that a cluster's plans may make larger, and smaller by machines that were drained.
 import { queryOptions } from "@tanstack/react-query";
 import { parseTime } from "../lib/time";
 import { answer, client } from "./client";
@@ -30,9 +30,20 @@ export interface GroupFailure {
   where: string;
 }
 
-/** A size that was asked of a group. */
+export const WRITER_KINDS = ["scaling_policy", "schedule", "autoscaler", "rebalance"] as const;
+
+/** Something of the cloud itself that changes a group. */
+export interface GroupWriter {
+  /** null: a kind that this page does not know. */
+  kind: (typeof WRITER_KINDS)[number] | null;
+  name: string;
+}
+
+/** A size that was asked of a group, or machines that were ended by name. */
 export interface GroupAction {
   id: string;
+  /** Machines that are ended by name; empty: the action sets a size. */
+  nodes: string[];
   undoes: string | null;
   before: number;
   desired: number;
@@ -59,11 +70,22 @@ export interface CloudGroupInput {
   step: number;
   hourly: number;
   enabled: boolean;
+  /** Stop what of the cloud itself changes the group. */
+  own: boolean;
+  /** End machines by name that the plan drains. */
+  shrink: boolean;
 }
 
 export interface CloudGroup extends CloudGroupInput {
   id: string;
   cloud: string;
+  writers: GroupWriter[];
+  /** Why it is not known what changes the group; empty: it is. */
+  writersProblem: string;
+  /** It is left to one of its writers. */
+  yields: boolean;
+  /** What of the cloud's own scaling is stopped, in its words. */
+  suspended: string[];
   /** Newest first. */
   actions: GroupAction[];
 }
@@ -84,6 +106,7 @@ function readFailure(wire: unknown): GroupFailure {
 function readAction(wire: Schemas["CloudGroupAction"]): GroupAction {
   return {
     id: wire.id,
+    nodes: wire.nodes ?? [],
     undoes: wire.undoes ?? null,
     before: wire.before,
     desired: wire.desired,
@@ -112,16 +135,22 @@ export function readGroups(wire: Schemas["CloudGroupsOutputBody"]): CloudGroup[]
     step: g.step,
     hourly: g.hourly,
     enabled: g.enabled,
+    own: g.own,
+    shrink: g.shrink,
+    writers: (g.writers ?? []).map((w) => ({ kind: WRITER_KINDS.find((k) => k === w.kind) ?? null, name: w.name })),
+    writersProblem: g.writers_problem ?? "",
+    yields: g.yields,
+    suspended: g.suspended ?? [],
     actions: actions.filter((a) => a.group_id === g.id).map(readAction),
   }));
 }
 
-/** Whether giving back the size from before an action means anything: it has ended, and made the group larger. */
+/** Whether giving back the size from before an action means anything: it has ended, and made the group larger or ended machines by name. */
 export function mayUndo(a: GroupAction): boolean {
   return (
     a.closedAt !== null &&
     a.undoes === null &&
-    a.desired > a.before &&
+    (a.desired > a.before || a.nodes.length > 0) &&
     (a.state === "joined" || a.state === "partial" || a.state === "failed" || a.state === "pending")
   );
 }
@@ -156,6 +185,8 @@ export async function saveCloudGroup(cluster: string, group: string, g: CloudGro
         step: g.step,
         hourly: g.hourly,
         enabled: g.enabled,
+        own: g.own,
+        shrink: g.shrink,
       },
     }),
   );

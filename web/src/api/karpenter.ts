@@ -16,6 +16,8 @@ export interface KarpenterOrder {
   id: string;
   generation: number;
   handBack: boolean;
+  /** Machines that groups of clouds let go. */
+  drain: boolean;
   /** null: a state that this page does not know. */
   state: OrderState | null;
   at: Date;
@@ -42,6 +44,8 @@ export interface KarpenterSettings {
   className: string;
   reservationKey: string;
   prices: boolean;
+  /** NodePools of others that plans write too. */
+  own: string[];
 }
 
 export interface Karpenter {
@@ -59,6 +63,7 @@ function readOrder(o: Schemas["KarpenterOrderSummary"]): KarpenterOrder {
     id: o.id,
     generation: o.generation,
     handBack: o.kind === "hand_back",
+    drain: o.kind === "drain",
     state: ORDER_STATES.find((s) => s === o.state) ?? null,
     at: parseTime(o.at),
     closedAt: readTimeOr(o.closed_at),
@@ -76,6 +81,7 @@ export function readKarpenter(wire: Schemas["KarpenterOutputBody"]): Karpenter {
       className: s.class_name || "default",
       reservationKey: s.reservation_key ?? "",
       prices: s.prices ?? false,
+      own: s.own ?? [],
     },
     stopped: KARPENTER_STOPS.find((x) => x === wire.stopped) ?? null,
     pools: wire.pools ?? [],
@@ -132,6 +138,7 @@ export async function saveKarpenter(cluster: string, version: number, s: Karpent
           class_name: s.className,
           reservation_key: s.reservationKey,
           prices: s.prices,
+          own: s.own,
         },
       },
     }),

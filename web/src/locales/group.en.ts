@@ -1,7 +1,7 @@
 // Words of the groups of clouds in English.
 export const group = {
   title: "Groups of clouds",
-  hint: "EC2 Auto Scaling groups, Azure scale sets and managed instance groups of Google that plans make larger, within their bounds. No plan makes one smaller.",
+  hint: "EC2 Auto Scaling groups, Azure scale sets and managed instance groups of Google that plans make larger, within their bounds, and smaller only where that is allowed: by machines that the agent has drained, ended by name.",
   empty: "No groups",
   emptyText:
     "Where no Karpenter adds machines, plans can make groups of your cloud larger. A group is written down here, with its bounds, and is off until somebody switches it on.",
@@ -18,7 +18,20 @@ export const group = {
   limits: "{{step}} at once, {{hourly}} an hour",
   status: "Plans",
   on: "May grow it",
+  onBoth: "May grow and shrink it",
   off: "Leave it alone",
+  yields: "Left to the cloud: {{names}}",
+  fight: "Started again each time it was stopped, so it is left to the cloud: {{names}}",
+  writers: "The cloud: {{names}}",
+  suspended: "Stopped of the cloud: {{names}}",
+  unknownWriters: "Not known what else changes it: {{why}}",
+  writer: {
+    scaling_policy: "scaling policy",
+    schedule: "schedule",
+    autoscaler: "autoscaler",
+    rebalance: "moves between zones:",
+  },
+  ended: "Ended by name: {{names}}",
   last: "Last change",
   none: "Never changed",
   change: "{{before}} → {{desired}}",
@@ -41,7 +54,7 @@ export const group = {
   undoName: "Undo the last change of {{name}}",
   undoTitle: "Set {{name}} to {{value}} again?",
   undoText:
-    "The cloud chooses which machines go, so drain them first. If somebody else changed the size since, it is left alone.",
+    "Where the size was raised, the cloud chooses which machines go, so drain them first. If somebody else changed the size since, it is left alone.",
   undone: "The size from before will be asked for within half a minute",
   add: "Add group",
   editName: "Edit {{name}}",
@@ -70,6 +83,12 @@ export const group = {
   hourlyHint: "Machines added within an hour at most",
   enabled: "Plans may make this group larger",
   enabledHint: "Costs money: machines are started without asking again while the cluster is in enforce.",
+  shrink: "Plans may make it smaller",
+  shrinkHint:
+    "The agent drains machines under their disruption budgets; then they are ended by name. A size is never lowered blindly.",
+  own: "Stop the cloud's own scaling of it",
+  ownHint:
+    "Scaling policies, schedules, autoscalers and moves between zones. They are started again when this or the group is switched off. Otherwise Plimsoll yields to them.",
   needed: "This is needed.",
   typesBad: "Give 1 to 40 instance types.",
   zonesBad: "Give at most 40 zones.",

@@ -30,10 +30,21 @@ describe.each(["en", "zh"] as const)("groups in %s", (language) => {
     expect(grown.getByText(say("4 at once, 12 an hour", "每次 4 台，每小时 12 台"))).toBeTruthy();
     expect(grown.getByText("6 → 9")).toBeTruthy();
     expect(grown.getByText("4 → 6")).toBeTruthy(); // an earlier one
-    expect(grown.getAllByText(say("All are nodes", "全部成为节点")).length).toBe(2);
-    expect(grown.getByText(say("May grow it", "可以扩大"))).toBeTruthy();
+    expect(grown.getAllByText(say("All are nodes", "全部成为节点")).length).toBe(3);
+    expect(grown.getByText(say("May grow and shrink it", "可以扩大和缩小"))).toBeTruthy();
+    expect(
+      grown.getByText(say("Ended by name: ip-10-0-1-7, ip-10-0-1-9", "按名称终止：ip-10-0-1-7, ip-10-0-1-9")),
+    ).toBeTruthy();
+    expect(
+      grown.getByText(
+        say("Stopped of the cloud: AZRebalance, AlarmNotification", "已停止的云端伸缩：AZRebalance, AlarmNotification"),
+      ),
+    ).toBeTruthy();
     const short = await row("us-east-1/gpu-spot");
     expect(short.getByText("2 → 5")).toBeTruthy();
+    expect(
+      short.getByText(say("Left to the cloud: scaling policy target-cpu", "让给云：伸缩策略 target-cpu")),
+    ).toBeTruthy();
     expect(short.getByText(say("Out of stock", "缺货"))).toBeTruthy();
     expect(short.getByText(/still asked for: the cloud refuses/)).toBeTruthy();
     expect(
@@ -116,6 +127,8 @@ describe("the form", () => {
     type(form, "At most", "12");
     type(form, "At once", "2");
     fireEvent.click(form.getByRole("switch", { name: /^Plans may make this group larger/ }));
+    fireEvent.click(form.getByRole("switch", { name: /^Plans may make it smaller/ }));
+    fireEvent.click(form.getByRole("switch", { name: /^Stop the cloud's own scaling/ }));
     fireEvent.click(form.getByRole("button", { name: "Save" }));
     await find("0 to 12");
     const sent = fake.calls.find((c) => c.method === "PUT");
@@ -132,8 +145,10 @@ describe("the form", () => {
       step: 2,
       hourly: 12,
       enabled: true,
+      own: true,
+      shrink: true,
     });
-    expect((await row("us-east-1/cpu")).getByText("May grow it")).toBeTruthy();
+    expect((await row("us-east-1/cpu")).getByText("May grow and shrink it")).toBeTruthy();
   });
 
   test("bounds without meaning are not sent", async () => {

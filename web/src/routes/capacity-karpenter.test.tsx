@@ -60,3 +60,19 @@ test("it is switched on with a node class", async () => {
     });
   });
 });
+
+test("pools of others, the label of reservations and prices are set while it is on", async () => {
+  const { fake } = await renderAt(page(1));
+  const panel = within((await find("Done in part")).closest("[data-karpenter]") as HTMLElement);
+  fireEvent.click(panel.getByRole("button", { name: "Settings" }));
+  const dialog = within(await screen.findByRole("dialog", { name: "What Karpenter is told" }, SLOW));
+  fireEvent.change(dialog.getByLabelText(/^Pools of yours/), { target: { value: "general, gpu general" } });
+  fireEvent.change(dialog.getByLabelText(/^Label that names/), { target: { value: "example.test/reservation" } });
+  fireEvent.click(dialog.getByRole("switch", { name: /^Tell effective prices/ }));
+  fireEvent.click(dialog.getByRole("button", { name: "Save" }));
+  await find("Taken over: general, gpu");
+  expect(fake.calls.find((c) => c.method === "PUT")?.body).toMatchObject({
+    version: 1,
+    settings: { enabled: true, own: ["general", "gpu"], reservation_key: "example.test/reservation", prices: true },
+  });
+});

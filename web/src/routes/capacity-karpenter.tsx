@@ -1,5 +1,5 @@
 // What Karpenter was told of a cluster's plans: below the plan on the cluster's page.
-import { Badge, Button, Code, Group, Modal, Stack, Text, TextInput } from "@mantine/core";
+import { Badge, Button, Code, Group, Modal, Stack, Switch, Text, TextInput } from "@mantine/core";
 import { useForm } from "@mantine/form";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
@@ -128,26 +128,45 @@ function SwitchOn({
   onSave: (s: KarpenterSettings) => void;
 }) {
   const { t } = useTranslation();
-  const form = useForm({ initialValues: settings });
+  const form = useForm({ initialValues: { ...settings, own: settings.own.join(", ") } });
+  const names = (text: string) => [...new Set(text.split(/[,，\s]+/).filter(Boolean))];
   return (
     <Modal
       opened
       onClose={onClose}
-      title={t("karpenter.onTitle")}
+      title={t(settings.enabled ? "karpenter.editTitle" : "karpenter.onTitle")}
       closeButtonProps={{ "aria-label": t("common.close") }}
     >
-      <form onSubmit={form.onSubmit((values) => onSave({ ...values, enabled: true }))}>
+      <form onSubmit={form.onSubmit((values) => onSave({ ...values, own: names(values.own), enabled: true }))}>
         <Stack gap="sm">
-          <Text size="sm">{t("karpenter.onText")}</Text>
+          {!settings.enabled && <Text size="sm">{t("karpenter.onText")}</Text>}
           <TextInput required label={t("karpenter.classGroup")} {...form.getInputProps("classGroup")} />
           <TextInput required label={t("karpenter.classKind")} {...form.getInputProps("classKind")} />
           <TextInput required label={t("karpenter.className")} {...form.getInputProps("className")} />
+          <TextInput
+            label={t("karpenter.own")}
+            description={t("karpenter.ownHint")}
+            maxLength={4000}
+            {...form.getInputProps("own")}
+          />
+          <TextInput
+            label={t("karpenter.reservationKey")}
+            description={t("karpenter.reservationHint")}
+            placeholder="karpenter.k8s.aws/capacity-reservation-id"
+            maxLength={317}
+            {...form.getInputProps("reservationKey")}
+          />
+          <Switch
+            label={t("karpenter.prices")}
+            description={t("karpenter.pricesHint")}
+            {...form.getInputProps("prices", { type: "checkbox" })}
+          />
           <Group justify="flex-end">
             <Button variant="default" onClick={onClose}>
               {t("common.cancel")}
             </Button>
             <Button type="submit" loading={busy}>
-              {t("karpenter.switchOn")}
+              {t(settings.enabled ? "common.save" : "karpenter.switchOn")}
             </Button>
           </Group>
         </Stack>
@@ -195,6 +214,11 @@ export function KarpenterOrders({ cluster: c }: { cluster: Pick<Cluster, "id"> }
           {t("karpenter.handBack")}
         </Button>
       )}
+      {k.settings.enabled && (
+        <Button size="xs" variant="default" disabled={busy} onClick={() => setEdits(true)}>
+          {t("karpenter.edit")}
+        </Button>
+      )}
       <Button
         size="xs"
         variant="default"
@@ -212,6 +236,11 @@ export function KarpenterOrders({ cluster: c }: { cluster: Pick<Cluster, "id"> }
       render: (o) => (
         <Group gap={8}>
           <span className="number">{f.integer(o.generation)}</span>
+          {o.drain && (
+            <Badge size="xs" color="gray">
+              {t("karpenter.drainOrder")}
+            </Badge>
+          )}
           {o.handBack && (
             <Badge size="xs" color="gray">
               {t("karpenter.handBackOrder")}
@@ -277,6 +306,11 @@ export function KarpenterOrders({ cluster: c }: { cluster: Pick<Cluster, "id"> }
                     overlays: f.integer(of.overlays.length),
                   })}
                 </Text>
+                {of.settings.own.length > 0 && (
+                  <Text size="xs" c="dimmed" style={{ overflowWrap: "anywhere" }}>
+                    {t("karpenter.owned", { names: of.settings.own.join(", ") })}
+                  </Text>
+                )}
               </Group>
               <DataTable rows={of.orders} columns={columns} rowKey={(o) => o.id} label={t("karpenter.title")} />
             </Stack>

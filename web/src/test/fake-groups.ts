@@ -30,6 +30,12 @@ export function aGroup(n: number, over: Partial<Group> = {}): Group {
     step: 4,
     hourly: 12,
     enabled: true,
+    own: false,
+    shrink: false,
+    writers: [],
+    writers_at: ago(60),
+    yields: false,
+    suspended: [],
     ...over,
   };
 }
@@ -44,6 +50,7 @@ export function anAction(n: number, over: Partial<Action> = {}): Action {
     ready: 9,
     state: "joined",
     failures: [],
+    nodes: [],
     asked_at: ago(3600 * n),
     closed_at: ago(3600 * n - 400),
     ...over,
@@ -52,8 +59,16 @@ export function anAction(n: number, over: Partial<Action> = {}): Action {
 
 export class FakeGroups {
   items: Group[] = [
-    aGroup(1),
-    aGroup(2, { ref: "us-east-1/gpu-spot", instance_types: ["g5.12xlarge"], zones: [], purchase: "spot", max: 6 }),
+    aGroup(1, { own: true, shrink: true, suspended: ["AZRebalance", "AlarmNotification"] }),
+    aGroup(2, {
+      yields: true,
+      writers: [{ kind: "scaling_policy", name: "target-cpu", sizes: true, stop: "AlarmNotification" }],
+      ref: "us-east-1/gpu-spot",
+      instance_types: ["g5.12xlarge"],
+      zones: [],
+      purchase: "spot",
+      max: 6,
+    }),
     aGroup(3, { ref: "us-east-1/cpu", instance_types: ["m7i.4xlarge"], min: 0, max: 10, enabled: false }),
   ];
   actions: Action[] = [
@@ -76,6 +91,7 @@ export class FakeGroups {
       ],
     }),
     anAction(3),
+    anAction(5, { before: 9, desired: 7, ready: 7, nodes: ["ip-10-0-1-7", "ip-10-0-1-9"] }),
     anAction(4, { before: 4, desired: 6, ready: 6 }),
   ];
 

@@ -47,6 +47,8 @@ function valuesOf(g: CloudGroupInput | null, account: string): Values {
     step: 5,
     hourly: 20,
     enabled: false,
+    own: false,
+    shrink: false,
   };
 }
 
@@ -172,6 +174,16 @@ export function GroupForm({
             label={t("group.enabled")}
             description={t("group.enabledHint")}
             {...form.getInputProps("enabled", { type: "checkbox" })}
+          />
+          <Switch
+            label={t("group.shrink")}
+            description={t("group.shrinkHint")}
+            {...form.getInputProps("shrink", { type: "checkbox" })}
+          />
+          <Switch
+            label={t("group.own")}
+            description={t("group.ownHint")}
+            {...form.getInputProps("own", { type: "checkbox" })}
           />
           <Group gap="sm" justify="flex-end">
             <Button variant="default" onClick={onClose}>

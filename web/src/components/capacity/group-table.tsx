@@ -45,6 +45,11 @@ export function GroupChange({ action: a, now }: { action: GroupAction; now: Date
           {f.relative(a.askedAt, now)}
         </Text>
       </Group>
+      {a.nodes.length > 0 && (
+        <Text size="xs" c="dimmed" style={{ overflowWrap: "anywhere" }}>
+          {t("group.ended", { names: a.nodes.join(", ") })}
+        </Text>
+      )}
       {a.closedAt === null && open > LONG_SECONDS && (
         <Text size="xs" c="orange">
           {t("group.lasting", { age: f.duration(open) })}
@@ -138,7 +143,30 @@ export function GroupTable({
       key: "status",
       header: t("group.status"),
       sort: (g) => (g.enabled ? 1 : 0),
-      render: (g) => <Badge color={g.enabled ? "teal" : "gray"}>{t(g.enabled ? "group.on" : "group.off")}</Badge>,
+      render: (g) => (
+        <Stack gap={4} align="flex-start">
+          <Badge color={g.enabled ? "teal" : "gray"}>
+            {t(g.enabled ? (g.shrink ? "group.onBoth" : "group.on") : "group.off")}
+          </Badge>
+          {g.writers.length > 0 && (
+            <Text size="xs" c={g.yields ? "orange" : "dimmed"} style={{ overflowWrap: "anywhere" }}>
+              {t(g.yields ? (g.own ? "group.fight" : "group.yields") : "group.writers", {
+                names: g.writers.map((w) => (w.kind ? `${t(`group.writer.${w.kind}`)} ${w.name}` : w.name)).join(", "),
+              })}
+            </Text>
+          )}
+          {g.suspended.length > 0 && (
+            <Text size="xs" c="dimmed" style={{ overflowWrap: "anywhere" }}>
+              {t("group.suspended", { names: g.suspended.map((w) => w.split("/").at(-1)).join(", ") })}
+            </Text>
+          )}
+          {g.writersProblem && (
+            <Text size="xs" c="dimmed" style={{ overflowWrap: "anywhere" }}>
+              {t("group.unknownWriters", { why: g.writersProblem })}
+            </Text>
+          )}
+        </Stack>
+      ),
     },
     {
       key: "last",
@@ -174,7 +202,7 @@ export function GroupTable({
         const last = g.actions[0];
         return (
           <Group gap={6} justify="flex-end" wrap="nowrap">
-            {onUndo && g.enabled && last && mayUndo(last) && (
+            {onUndo && last && mayUndo(last) && (
               <Button
                 size="compact-xs"
                 variant="default"
