@@ -13,7 +13,7 @@ import (
 
 // CostCause is what a part of an owner's cost was for.
 type CostCause struct {
-	Cause     string  `json:"cause" enum:"broken,warm_idle,mig_fragment,mig_unusable" doc:"broken: held while the pod could not run; warm_idle: held with a model in memory and no work; mig_fragment: no MIG instance has it, though one could; mig_unusable: compute or memory that the layout leaves without its counterpart, which has no amount"`
+	Cause     string  `json:"cause" enum:"broken,warm_idle,warm_pool,mig_fragment,mig_unusable" doc:"broken: held while the pod could not run; warm_idle: held with a model in memory and no work; warm_pool: held by a placeholder so that pods to come find room; mig_fragment: no MIG instance has it, though one could; mig_unusable: compute or memory that the layout leaves without its counterpart, which has no amount"`
 	Reason    string  `json:"reason" doc:"of broken: the cluster's word, such as ImagePullBackOff" example:"ImagePullBackOff"`
 	Kind      string  `json:"kind" enum:"workload,idle" doc:"whose cost it is a part of"`
 	Resource  string  `json:"resource" enum:"cpu,memory,gpu,gpu_compute,gpu_memory"`

@@ -17,6 +17,8 @@ const (
 	CauseBroken CauseName = "broken"
 	// CauseWarmIdle was held with a model in memory and without work for the GPU.
 	CauseWarmIdle CauseName = "warm_idle"
+	// CauseWarmPool was held by a placeholder so that pods to come find room.
+	CauseWarmPool CauseName = "warm_pool"
 	// CauseMIGFragment is what no MIG instance has, though one could still be made.
 	CauseMIGFragment CauseName = "mig_fragment"
 	// CauseMIGUnusable is compute or memory that the layout leaves without its counterpart. Its Resource says which; it has quantities,

@@ -48,6 +48,8 @@ type closing struct {
 	split  splitter
 	// warm says of a workload whether its GPUs have a model in memory.
 	warm map[fleet.WorkloadID]bool
+	// ready says of a workload that it only keeps room ready.
+	ready map[fleet.WorkloadID]bool
 }
 
 // units of one pool in thousandths (MiB for memory, parts for GPUs) times milliseconds.
@@ -236,7 +238,12 @@ func (c *closing) hold(usage map[fleet.WorkloadID]Usage, s *Statement) {
 		}
 	}
 	span := float64(millis(c.span))
-	c.warm = map[fleet.WorkloadID]bool{}
+	c.warm, c.ready = map[fleet.WorkloadID]bool{}, map[fleet.WorkloadID]bool{}
+	for i := range c.placed {
+		if p := &c.placed[i]; p.pod.Ready && p.pod.Owner.Workload != "" {
+			c.ready[p.pod.Owner.Workload] = true
+		}
+	}
 	var bad []fleet.WorkloadID
 	for id, l := range loads {
 		u := usage[id]

@@ -167,6 +167,10 @@ func (c *closing) workload(out *nodeLines, h *holding, at, i int, amount fleet.M
 		left -= n
 		out.cause(CauseBroken, b.reason, part(n))
 	}
+	if c.ready[o.owner.Workload] {
+		out.cause(CauseWarmPool, "", part(left))
+		return
+	}
 	if p.resource == ResourceGPU && c.warm[o.owner.Workload] {
 		out.cause(CauseWarmIdle, "", part(min(max(u.measured-u.used, 0), left)))
 	}

@@ -159,6 +159,31 @@ func TestALoadedModelWithoutWorkIsWarmIdle(t *testing.T) {
 	}
 }
 
+func TestRoomThatIsKeptReadySaysSo(t *testing.T) {
+	t.Parallel()
+	kept := pod("p1", "a", 1000)
+	kept.Ready = true
+	other := pod("p2", "b", 1000)
+	s := ledger.Close(ledger.Hour{From: hour, To: hour.Add(time.Hour), Nodes: []ledger.Node{node("a"), node("b")}, Pods: []ledger.Pod{kept, other}})
+	var warm, held fleet.Money
+	for _, x := range s.Causes {
+		if x.Name == ledger.CauseWarmPool {
+			warm += x.Amount
+			if x.Owner.Workload != kept.Owner.Workload {
+				t.Errorf("the cause is of %q", x.Owner.Workload)
+			}
+		}
+	}
+	for _, l := range s.Lines {
+		if l.Owner.Workload == kept.Owner.Workload {
+			held += l.Amount
+		}
+	}
+	if warm == 0 || warm != held {
+		t.Errorf("%s of the %s that the placeholder holds are told as kept ready", warm, held)
+	}
+}
+
 // Utilisation = usage over allocation: 1.00 against 4.00 per million tokens is 25 %.
 func TestUsageOverAllocationIsUtilisation(t *testing.T) {
 	t.Parallel()

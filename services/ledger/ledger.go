@@ -91,6 +91,7 @@ type Pod struct {
 	GPUs     []GPUShare     // what it holds of the node's GPUs; empty: GPUMilli thousandths of one
 	Held     fleet.Interval // To zero: still there
 	Broken   []Trouble      // when it could not run
+	Ready    bool           // it only keeps room ready, and gives way to every other pod
 }
 
 // Usage of all pods of a workload together, means over the hour; nil is unknown.

@@ -123,7 +123,7 @@ WHERE tenant_id = $1 AND cluster_id = $2 AND from_at < $4 AND (to_at IS NULL OR 
 ORDER BY uid, from_at`, tx.Tenant, cluster, from, to).Query(gpus.readTroubles)
 	batch.Queue(`
 SELECT p.uid, p.node, coalesce(w.id::text, ''), p.namespace, coalesce(w.team, ''), p.cpu_milli, p.mem_mib, p.gpu_milli,
-  coalesce(p.started_at, p.created_at), p.ended_at, p.name, CASE WHEN p.gpus = '[]' THEN NULL ELSE p.gpus END
+  coalesce(p.started_at, p.created_at), p.ended_at, p.name, CASE WHEN p.gpus = '[]' THEN NULL ELSE p.gpus END, NOT `+noPlaceholder+`
 FROM pod p LEFT JOIN workload w ON w.tenant_id = p.tenant_id AND w.cluster_id = p.cluster_id AND w.key = p.workload_key
 WHERE p.tenant_id = $1 AND p.cluster_id = $2 AND p.node <> '' AND p.created_at < $4 AND coalesce(p.started_at, p.created_at) < $4
   AND (p.ended_at IS NULL OR p.ended_at > $3)`, tx.Tenant, cluster, from, to).Query(func(rows pgx.Rows) error { return in.readPods(rows, gpus) })
@@ -243,7 +243,7 @@ func (in *CostInput) readPods(rows pgx.Rows, gpus podGPUs) error {
 		var ended *time.Time
 		var name string
 		var asked []gpuShare
-		if err := rows.Scan(&p.UID, &p.Node, &p.Owner.Workload, &p.Owner.Namespace, &p.Owner.Team, &p.CPUMilli, &p.MemMiB, &p.GPUMilli, &p.Held.From, &ended, &name, &asked); err != nil {
+		if err := rows.Scan(&p.UID, &p.Node, &p.Owner.Workload, &p.Owner.Namespace, &p.Owner.Team, &p.CPUMilli, &p.MemMiB, &p.GPUMilli, &p.Held.From, &ended, &name, &asked, &p.Ready); err != nil {
 			return err
 		}
 		p.Held.From, p.Held.To = p.Held.From.UTC(), orZero(ended)
