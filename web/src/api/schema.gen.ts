@@ -4371,10 +4371,10 @@ export interface components {
             /** @description part of what the owner is charged, never beside it */
             amount: components["schemas"]["Money"];
             /**
-             * @description broken: held while the pod could not run; warm_idle: held with a model in memory and no work; mig_fragment: no MIG instance has it, though one could; mig_unusable: compute or memory that the layout leaves without its counterpart, which has no amount
+             * @description broken: held while the pod could not run; warm_idle: held with a model in memory and no work; warm_pool: held by a placeholder so that pods to come find room; mig_fragment: no MIG instance has it, though one could; mig_unusable: compute or memory that the layout leaves without its counterpart, which has no amount
              * @enum {string}
              */
-            cause: "broken" | "warm_idle" | "mig_fragment" | "mig_unusable";
+            cause: "broken" | "warm_idle" | "warm_pool" | "mig_fragment" | "mig_unusable";
             /**
              * @description whose cost it is a part of
              * @enum {string}
