@@ -13,7 +13,7 @@ import (
 // hook that hands them back; nowhere else, and never machines.
 func TestKarpenterIsSteeredOnlyWhereItIsAskedForAndHandedBack(t *testing.T) {
 	t.Parallel()
-	const on = "autoscalers: {karpenter: {enabled: true, own: [gpu]}}\n"
+	const on = "autoscalers: {karpenter: {enabled: true, own: [gpu, '*']}}\n"
 	for _, mode := range modes {
 		for _, asked := range []string{"", on} {
 			for _, scope := range []string{"", "rbac: {scope: namespaced}\nnamespaces: {include: [llm]}"} {
