@@ -94,7 +94,11 @@ async function pagesOf(page) {
     ["cluster-nodes", `/clusters/${cluster.id}?tab=nodes`, [row]],
     ["cluster-map", `/clusters/${cluster.id}?tab=map`, [".node-cell"]],
     ["cluster-pending", `/clusters/${cluster.id}?tab=pending`, ["main h1"]],
-    ["cluster-plan", `/clusters/${cluster.id}?tab=plan`, ["[data-capacity-plan] table"]],
+    [
+      "cluster-plan",
+      `/clusters/${cluster.id}?tab=plan`,
+      ["[data-capacity-plan] table", "[data-karpenter]", "[data-cloud-groups]"],
+    ],
     ["cluster-conflicts", `/clusters/${cluster.id}?tab=conflicts`, ["main h1"]],
     ["cluster-workloads", `/clusters/${cluster.id}?tab=workloads`, [row]],
     ["cluster-events", `/clusters/${cluster.id}?tab=events`, ["main h1"]],
@@ -309,6 +313,93 @@ async function clickThrough(page, where) {
   });
 }
 
+/** Sends to the API with the page's own session; the answer's body, null where there is none. */
+const send = (page, method, path, body) =>
+  page.evaluate(
+    async ([m, p, b]) => {
+      const response = await fetch(`/api/v1${p}`, {
+        method: m,
+        headers: { "content-type": "application/json" },
+        body: b,
+      });
+      if (!response.ok) throw new Error(`${m} ${p}: ${response.status}`);
+      return response.status === 200 || response.status === 201 ? response.json() : null;
+    },
+    [method, path, body === undefined ? undefined : JSON.stringify(body)],
+  );
+
+/** Who carries a cluster's plans out: a group of a cloud is written down, changed in its form and left alone again; Karpenter is told what to take over. */
+async function steering(page, where) {
+  where.now = "steering";
+  const cluster = (await ask(page, "/clusters?limit=5"))?.items?.[0];
+  const has = async (selector, what) => {
+    const there = await page
+      .locator(selector)
+      .first()
+      .waitFor({ timeout: WAIT })
+      .then(() => true)
+      .catch(() => false);
+    if (!there) fail("steering", `${what}: ${selector} is missing`);
+  };
+  const account = await send(page, "POST", "/cloud-accounts", {
+    name: "walk",
+    cloud: "aws",
+    regions: ["us-east-1"],
+    aws: { role_arn: "arn:aws:iam::123456789012:role/walk" },
+  });
+  const group = crypto.randomUUID();
+  await send(page, "PUT", `/clusters/${cluster.id}/cloud-groups/${group}`, {
+    account_id: account.id,
+    ref: "us-east-1/walk",
+    region: "us-east-1",
+    instance_types: ["g6.xlarge"],
+    purchase: "on_demand",
+    min: 0,
+    max: 3,
+  });
+  await page.goto(`${BASE_URL}/clusters/${cluster.id}?tab=plan`);
+  const row = page.locator("[data-cloud-groups] tbody tr", { hasText: "us-east-1/walk" });
+  await row.waitFor({ timeout: WAIT });
+  await row.locator("button[aria-label='Edit us-east-1/walk']").click();
+  await page.getByRole("switch", { name: /^Plans may make it smaller/ }).click({ timeout: WAIT });
+  await page.getByRole("switch", { name: /^Stop the cloud's own scaling/ }).click({ timeout: WAIT });
+  await page.locator("[role=dialog] button[type=submit]").click();
+  await page.locator("[role=dialog]").waitFor({ state: "detached", timeout: WAIT });
+  const kept = (await ask(page, `/clusters/${cluster.id}/cloud-groups`))?.items?.find((g) => g.id === group);
+  if (!kept?.own || !kept?.shrink || kept.enabled || kept.yields || kept.writers?.length !== 0) {
+    fail("steering", `the group is ${JSON.stringify(kept)}`);
+  }
+  await send(page, "DELETE", `/clusters/${cluster.id}/cloud-groups/${group}`);
+  await send(page, "DELETE", `/cloud-accounts/${account.id}`);
+
+  const before = await ask(page, `/clusters/${cluster.id}/karpenter`);
+  await page.goto(`${BASE_URL}/clusters/${cluster.id}?tab=plan`);
+  const panel = page.locator("[data-karpenter]");
+  await panel.getByRole("button", { name: /^(Switch on|Settings)$/ }).click({ timeout: WAIT });
+  await page
+    .locator("[role=dialog]")
+    .getByLabel(/^Pools of yours/)
+    .fill("general, general");
+  await page
+    .locator("[role=dialog]")
+    .getByLabel(/^Label that names/)
+    .fill("example.test/reservation");
+  await page.locator("[role=dialog] button[type=submit]").click();
+  await has("[data-karpenter] >> text=Taken over: general", "what is taken over");
+  const told = await ask(page, `/clusters/${cluster.id}/karpenter`);
+  if (told?.settings.own?.join() !== "general" || told.settings.reservation_key !== "example.test/reservation") {
+    fail("steering", `Karpenter is told ${JSON.stringify(told?.settings)}`);
+  }
+  const settings = {
+    ...told.settings,
+    ...before.settings,
+    own: before.settings.own ?? [],
+    reservation_key: before.settings.reservation_key ?? "",
+  };
+  await send(page, "PUT", `/clusters/${cluster.id}/karpenter`, { version: told.version, settings });
+  await settled(page);
+}
+
 /** Approves a proposal and says which; null when none is waiting. */
 async function approveOne(page, where) {
   where.now = "approve";
@@ -393,6 +484,7 @@ try {
     }
     if (language === "en" && scheme === "light") {
       await clickThrough(page, where);
+      await steering(page, where);
     }
     // Proposals come and go: each pass tries until one was there.
     if (!approved) approved = await approveOne(page, where);
