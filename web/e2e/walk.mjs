@@ -107,6 +107,7 @@ async function pagesOf(page) {
     ["workload", `/workloads/${workload.id}?range=h24`, [chart]],
     ["workload-policy", `/workloads/${workload.id}?tab=policy`, [".editor textarea"]],
     ["workload-decisions", `/workloads/${workload.id}?tab=decisions`, ["main h1"]],
+    ["services", "/services", ["main h1"]],
     ["decisions", "/decisions", decisions.length ? [row] : ["main h1"]],
     ...(decisions[0] ? [["decision", `/decisions/${decisions[0].id}`, [".ladder", row]]] : []),
     ["approvals", "/approvals", ["main h1"]],

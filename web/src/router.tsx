@@ -69,6 +69,16 @@ const workloadRoute = createRoute({
   validateSearch: search.workload,
   component: lazyRouteComponent(() => import("./routes/workload"), "WorkloadPage"),
 });
+const servicesRoute = createRoute({
+  getParentRoute: parent,
+  path: "/services",
+  component: lazyRouteComponent(() => import("./routes/services"), "ServicesPage"),
+});
+const serviceRoute = createRoute({
+  getParentRoute: parent,
+  path: "/services/$id",
+  component: lazyRouteComponent(() => import("./routes/service"), "ServicePage"),
+});
 const decisionsRoute = createRoute({
   getParentRoute: parent,
   path: "/decisions",
@@ -188,6 +198,8 @@ const routeTree = rootRoute.addChildren([
     clusterRoute,
     workloadsRoute,
     workloadRoute,
+    servicesRoute,
+    serviceRoute,
     decisionsRoute,
     decisionRoute,
     approvalsRoute,

@@ -6,6 +6,7 @@ import { karpenter } from "./karpenter.en";
 import { market } from "./market.en";
 import { replay } from "./replay.en";
 import { rollout } from "./rollout.en";
+import { service } from "./service.en";
 import { telling } from "./telling.en";
 
 // Words in English. zh.ts has the same keys, held by its type and by locales.test.ts.
@@ -17,6 +18,7 @@ export const en = {
     overview: "Overview",
     clusters: "Clusters",
     workloads: "Workloads",
+    services: "Services",
     decisions: "Decisions",
     approvals: "Approvals",
     replay: "Replay lab",
@@ -900,4 +902,5 @@ export const en = {
   rollout,
   group,
   karpenter,
+  service,
 };

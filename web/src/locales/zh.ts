@@ -7,6 +7,7 @@ import { karpenter } from "./karpenter.zh";
 import { market } from "./market.zh";
 import { replay } from "./replay.zh";
 import { rollout } from "./rollout.zh";
+import { service } from "./service.zh";
 import { telling } from "./telling.zh";
 
 export const zh: typeof en = {
@@ -17,6 +18,7 @@ export const zh: typeof en = {
     overview: "总览",
     clusters: "集群",
     workloads: "工作负载",
+    services: "服务",
     decisions: "决策",
     approvals: "审批",
     replay: "回放实验室",
@@ -861,4 +863,5 @@ export const zh: typeof en = {
   rollout,
   group,
   karpenter,
+  service,
 };

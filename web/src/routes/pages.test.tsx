@@ -27,6 +27,7 @@ describe.each([
   [`/workloads/${UUIDS.workload}`, "assistant-70b", "assistant-70b", ["$49.16/h|$49.16/小时"]],
   [`/workloads/${UUIDS.workload}?tab=policy`, "assistant-70b", "assistant-70b", ["Version 3|版本 3"]],
   [`/workloads/${UUIDS.workload}?tab=decisions`, "assistant-70b", "assistant-70b", ["Waiting work|等待中的工作"]],
+  ["/services", "Services", "服务", ["assistant", "Moves|迁移"]],
   ["/decisions", "Decisions", "决策", ["finetune-nightly"]],
   [`/decisions/${UUIDS.decision}`, "assistant-70b", "assistant-70b", ["Step limit up|扩容步长限制"]],
   ["/approvals", "Approval queue", "审批队列", ["finetune-nightly", "evals"]],

@@ -23,6 +23,7 @@ import { finopsRoutes } from "./fake-finops.ts";
 import { FakeGroups } from "./fake-groups.ts";
 import { FakeKarpenter } from "./fake-karpenter.ts";
 import { FakeMarket } from "./fake-market.ts";
+import { FakeServices } from "./fake-services.ts";
 import * as telling from "./fake-telling";
 
 export interface FakeRequest {
@@ -73,6 +74,7 @@ export class FakeApi {
   rollouts: WireRollout[] = [];
   cloudGroups = new FakeGroups();
   karpenter = new FakeKarpenter();
+  services = new FakeServices();
   me = make.aMe();
   overview = make.anOverview();
   clusters: WireCluster[] = [
@@ -1104,6 +1106,7 @@ export class FakeApi {
       ...this.market.routes,
       ...this.cloudGroups.routes,
       ...this.karpenter.routes,
+      ...this.services.routes,
     ]) {
       if (method !== request.method) continue;
       const names = [...pattern.matchAll(/\{(\w+)\}/g)].map((m) => m[1] ?? "");
