@@ -211,7 +211,7 @@ func (w *WarmPools) desired(p *agentv1.WarmPool, by Mark) (*appsv1.Deployment, e
 		ObjectMeta: metav1.ObjectMeta{Name: warmPrefix + p.GetName(), Namespace: w.cfg.Namespace, Labels: labels,
 			Annotations: map[string]string{generationNote: strconv.FormatUint(by.Generation, 10), planNote: by.Plan + "/" + by.Action, saysNote: saysOf(p)}},
 		Spec: appsv1.DeploymentSpec{Replicas: &count, Selector: &metav1.LabelSelector{MatchLabels: own}, Template: corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}},
 			Spec: corev1.PodSpec{
 				PriorityClassName: w.cfg.PriorityClass, TerminationGracePeriodSeconds: &none, AutomountServiceAccountToken: &off, Affinity: affinity, Tolerations: tolerations,
 				SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: &yes, RunAsUser: &nobody, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},

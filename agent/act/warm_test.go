@@ -36,7 +36,7 @@ func TestRoomIsKeptReadyByPlaceholders(t *testing.T) {
 	}
 	spec := d.Spec.Template.Spec
 	gpus := spec.Containers[0].Resources.Limits["nvidia.com/gpu"]
-	if spec.PriorityClassName != "plimsoll-warm" || gpus.Value() != 8 || *spec.TerminationGracePeriodSeconds != 0 || len(spec.Tolerations) != 1 ||
+	if d.Spec.Template.Annotations["karpenter.sh/do-not-disrupt"] != "true" || spec.PriorityClassName != "plimsoll-warm" || gpus.Value() != 8 || *spec.TerminationGracePeriodSeconds != 0 || len(spec.Tolerations) != 1 ||
 		spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions[0].Values[0] != "p5.48xlarge" {
 		t.Errorf("a placeholder is %+v", spec)
 	}
