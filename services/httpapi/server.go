@@ -179,6 +179,7 @@ func (s *Server) register() {
 	s.registerClusters()
 	s.registerWorkloads()
 	s.registerForecast()
+	s.registerHints()
 	s.registerPolicies()
 	s.registerReplays()
 	s.registerDecisions()

@@ -90,6 +90,9 @@ func (w *PlanWorker) plan(ctx context.Context, tx *store.Tx, cluster fleet.Clust
 	if in, err = w.rollouts(ctx, tx, in); err != nil {
 		return err
 	}
+	if in, err = w.hints(ctx, tx, in); err != nil {
+		return err
+	}
 	if in, err = w.services(ctx, tx, in); err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ type scene struct {
 	version int
 	// forecast for an SLO rule; nil: there is none
 	forecast *Forecast
+	hints    []Hint
 }
 
 type option func(*scene)
@@ -110,7 +111,7 @@ func (s scene) input() Input {
 			Tenant: "t", Cluster: "c", Now: s.now, Mode: s.mode, Frozen: s.frozen, Generation: 41, Parent: "p",
 			Workloads: []fleet.WorkloadState{s.state}, LastSeen: s.now,
 		},
-		Policies: map[fleet.WorkloadID]Binding{chatID: {Version: s.version, Policy: s.policy}},
+		Policies: map[fleet.WorkloadID]Binding{chatID: {Version: s.version, Policy: s.policy, Hints: s.hints}},
 		Memory:   map[fleet.WorkloadID]Memory{chatID: s.memory},
 	}
 }

@@ -51,7 +51,7 @@ func (g *deciding) busy(name fleet.SignalName) (float64, bool) {
 // last replica that still does something is kept even where the floor is zero. That all signals are fresh is part of quiet.
 func (g *deciding) longTail() bool {
 	l, since := g.policy.LongTail, g.memory.QuietSince
-	if l == nil || since == nil || g.snap.Now.Sub(*since) < seconds(l.QuietSeconds) {
+	if l == nil || since == nil || g.hinted > 0 || g.snap.Now.Sub(*since) < seconds(l.QuietSeconds) {
 		return false
 	}
 	use, _ := g.use()

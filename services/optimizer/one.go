@@ -15,6 +15,8 @@ type deciding struct {
 	share  *Share // nil: it is no part of a service
 	// forecast for an SLO rule; nil: there is none
 	forecast *Forecast
+	hints    []Hint
+	hinted   int         // the floor that hints ask for; 0: none
 	limited  *spendLimit // what budgets leave; nil: they do not speak
 	memory   Memory
 	d        Decision
@@ -35,7 +37,7 @@ type deciding struct {
 
 // decide decides on one workload. p is b's policy with its defaults. g is only a place to work in: nothing of what was in it counts.
 func (g *deciding) decide(snap *fleet.Snapshot, w *fleet.WorkloadState, p *Policy, b *Binding, m Memory, f *Forecast, limit *spendLimit) (Decision, Memory) {
-	*g = deciding{snap: snap, state: w, policy: p, share: b.Share, memory: m, forecast: f, limited: limit}
+	*g = deciding{snap: snap, state: w, policy: p, share: b.Share, memory: m, forecast: f, hints: b.Hints, limited: limit}
 	g.d = Decision{
 		At: snap.Now, Workload: w.Workload.ID, Key: w.Workload.Key, From: w.Replicas, Ready: w.Ready, Needed: w.Replicas,
 		Min: g.ownMin(), Max: p.Max, Mode: fleet.Stricter(snap.Mode, p.Mode), Policy: b.Version,
@@ -50,6 +52,7 @@ func (g *deciding) decide(snap *fleet.Snapshot, w *fleet.WorkloadState, p *Polic
 	g.memory = g.memory.at(snap.Now)
 	g.seeChange()
 	g.rules()
+	g.hint()
 	g.quiet()
 	g.recommend()
 	g.settleCount()

@@ -25,6 +25,8 @@ type Binding struct {
 	Policy  Policy
 	// Share: the workload is one cluster's part of a service, and Policy's bounds are narrowed to it. nil: it is not.
 	Share *Share `json:",omitempty"`
+	// Hints of load that people expect, which may matter now.
+	Hints []Hint `json:",omitempty"`
 }
 
 // Share names the service that bounds a workload, and the bounds of the policy itself: budgets and a count that somebody set to zero go by those.
@@ -137,6 +139,8 @@ const (
 	ReasonLearning        ReasonCode = "learning"         // the first hour of learning: no scale-down
 	ReasonRelearning      ReasonCode = "relearning"       // the same, after what was known could not be used
 	ReasonCollapse        ReasonCode = "collapse"         // the demand fell to almost nothing at once: given back slowly
+	ReasonHint            ReasonCode = "hint"             // somebody expects so much load
+	ReasonHintUnused      ReasonCode = "hint_unused"      // somebody expects load, and nothing is known to compute replicas from
 	ReasonLargestNeed     ReasonCode = "largest_need"     // several signals: the largest wins
 	ReasonSteady          ReasonCode = "steady"           // need equals what is there
 	ReasonNoSignal        ReasonCode = "no_signal"        // nothing fresh to decide from: hold

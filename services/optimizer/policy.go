@@ -111,6 +111,8 @@ type Memory struct {
 	FlapAt    *time.Time `json:"flap_at,omitempty"`
 	// Collapse of the demand that an SLO rule saw and has not given back yet.
 	Collapse *Collapse `json:"collapse,omitempty"`
+	// Hints that are in effect.
+	Hints []HintBase `json:"hints,omitempty"`
 	// Last is the previous decision in short, to tell news from repetition.
 	LastOutcome Outcome    `json:"last_outcome,omitempty"`
 	LastBinding ReasonCode `json:"last_binding,omitempty"`

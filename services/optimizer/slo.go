@@ -197,7 +197,7 @@ func (g *deciding) withoutForecast(s *SLO, running, queue, rate *reading) {
 	if running.fresh() && queue.fresh() {
 		rho := (running.level + queue.level) / s.RequestsPerReplica
 		r.Numbers["demand"] = rho
-		r.To = max(r.To, ceilCount((1.25*rho+2.33*math.Sqrt(rho/s.RequestsPerReplica))/0.9))
+		r.To = max(r.To, s.staffed(rho))
 		g.need(r, rho)
 	} else {
 		g.note(r)
