@@ -113,12 +113,26 @@ func (x *across) binds() bool {
 	return false
 }
 
+// many tells whether there are too many pods to evaluate whole packings for every choice.
+func (x *across) many() bool {
+	n := 0
+	for i := range x.pods {
+		if x.out == nil || !x.out[i] {
+			n++
+		}
+	}
+	return n > fewPods || x.opts.seat
+}
+
 func (x *across) solve() *Answer {
 	if !x.binds() {
 		return x.run(x.bare(), nil, x.opts).answer()
 	}
 	x.p = newPinned(x.pods, x.given, x.opts, x.bare(), nil)
 	x.zones = zonesOf(x.given)
+	if x.many() {
+		return x.seated()
+	}
 	var even []int32
 	if even = x.bare(); x.base == nil {
 		even = x.even()
@@ -227,40 +241,22 @@ func (x *across) zonePin(zone string) int32 {
 // of equal pods those are does not matter, so the bound of the pinned problem is one of all packings that place all pods.
 func (x *across) even() []int32 {
 	pin := x.bare()
-	members := map[string]int{} // shapes of a label
-	for i := range x.p.every {
-		if r := x.p.every[i].rules; r != nil {
-			for _, l := range r.Labels {
-				members[l]++
-			}
-		}
-	}
+	members := x.members()
 	for i := range x.p.shapes {
 		s := &x.p.shapes[i]
-		if s.rules == nil || s.rules.Gang != "" {
+		w := x.skewOf(s, members)
+		if w == nil || w.least == 0 {
 			continue
 		}
-		for _, t := range s.rules.Spread {
-			if t.Topology != TopologyZone || (t.Soft && x.opts.relaxed) || !s.rules.has(t.Label) || members[t.Label] != 1 {
-				continue
+		if pin == nil {
+			pin = make([]int32, len(x.pods))
+		}
+		at := 0
+		for _, z := range w.zones {
+			for range w.least {
+				pin[s.pods[at]] = x.zonePin(z)
+				at++
 			}
-			zones := x.p.zonesFor(s.pods[0])
-			n := int64(len(zones))
-			least := (s.count - t.MaxSkew*(n-1) + n - 1) / n
-			if n < 2 || s.count <= t.MaxSkew*(n-1) {
-				continue
-			}
-			if pin == nil {
-				pin = make([]int32, len(x.pods))
-			}
-			at := 0
-			for _, z := range zones {
-				for range least {
-					pin[s.pods[at]] = x.zonePin(z)
-					at++
-				}
-			}
-			break
 		}
 	}
 	return pin

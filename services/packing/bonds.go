@@ -254,7 +254,7 @@ func (s *solver) sparing() {
 
 // mayReplace tells whether a pod of shape a may always stand where one of b stood.
 func mayReplace(a, b *shape) bool {
-	return a.bond == nil && (b.bond == nil || !b.bond.wanted)
+	return a.bond == nil && len(a.heads) == 0 && (b.bond == nil || !b.bond.wanted)
 }
 
 // cut tells whether the exact place on the GPUs matters for a shape.

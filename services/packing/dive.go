@@ -13,6 +13,7 @@ func (s *solver) dive(lp *master, r *rows) {
 // complete places what is left in stages and offers what every stage gives. more are patterns to start from beside those of the pool.
 func (s *solver) complete(left []int32, stock []int64, bins, more []bin, offer func([]bin, int64) bool) {
 	values := append([]float64(nil), s.duals...)
+	copy(s.tollNow, s.tollDuals)
 	lost := int64(0) // pods that were given up on the way
 	for stage := 0; ; stage++ {
 		if stage > 0 || more == nil {
@@ -31,6 +32,11 @@ func (s *solver) complete(left []int32, stock []int64, bins, more []bin, offer f
 		for q, row := range r.limit {
 			if row >= 0 {
 				lp.rhs[row] = float64(stock[q]) / s.p.limits[q].scale
+			}
+		}
+		for h, room := range s.headRoom(bins) {
+			if row := r.head[h]; row >= 0 {
+				lp.rhs[row] = float64(max(0, room))
 			}
 		}
 		lp.refresh()
@@ -55,12 +61,17 @@ func (s *solver) take(lp *master, r *rows, left []int32, stock []int64, bins []b
 		frac float64
 	}
 	var parts []part
+	room := s.headRoom(bins)
 	place := func(c *column, most int32) int32 {
 		most = int32(min(int64(most), s.p.avail(stock, c.off))) //nolint:gosec // bounded by most
 		for k, row := range c.rows {
 			if int(row) < lp.cover {
 				most = min(most, left[r.shape[row]]/int32(c.vals[k]))
 			}
+		}
+		if len(room) > 0 {
+			most = s.p.mayHold(room, c.off, itemsOf(c, lp, r), most)
+			s.p.seat(room, c.off, itemsOf(c, lp, r), int64(most))
 		}
 		for range most {
 			b := bin{off: c.off}
@@ -116,6 +127,17 @@ func (s *solver) take(lp *master, r *rows, left []int32, stock []int64, bins []b
 	return bins, 0
 }
 
+// itemsOf is the pattern of a column.
+func itemsOf(c *column, lp *master, r *rows) []item {
+	var out []item
+	for k, row := range c.rows {
+		if int(row) < lp.cover {
+			out = append(out, item{r.shape[row], int32(c.vals[k])})
+		}
+	}
+	return out
+}
+
 // fill adds the patterns of the pool that fit what is left.
 func (s *solver) fill(lp *master, r *rows, left []int32) {
 	var items []item
@@ -144,11 +166,18 @@ func (s *solver) refine(lp *master, r *rows, left []int32, values []float64) {
 				values[i] = max(0, lp.y[r.of[i]])
 			}
 		}
+		s.headTolls(lp, r, s.tollNow)
 		if s.stop() {
 			return
 		}
 		copy(s.pr.value, values)
 		copy(s.pr.limit, left)
+		copy(s.pr.tolls, s.tollNow)
+		for h := range s.pr.room {
+			if s.pr.room[h] = s.p.heads[h].max; r.head[h] >= 0 {
+				s.pr.room[h] = int64(lp.rhs[r.head[h]])
+			}
+		}
 		s.pr.filter()
 		added := 0
 		for _, j := range s.hot {

@@ -74,7 +74,7 @@ func (s *solver) holds(j int, items []item) bool {
 	room, cut := o.cap, false
 	for _, it := range items {
 		sh := &p.shapes[it.shape]
-		if !p.accepts[sh.want][j] || sh.need[o.share].copies(&room, it.n) < it.n {
+		if !p.accepts[sh.want][j] || (sh.bond != nil && it.n > sh.bond.most) || sh.need[o.share].copies(&room, it.n) < it.n {
 			return false
 		}
 		room.add(&sh.need[o.share], -it.n)

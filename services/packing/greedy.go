@@ -56,6 +56,8 @@ func (s *solver) greedyOn(value []float64, left []int32, stock []int64, steps in
 		k.value[i] = max(k.value[i], 1e-9)
 	}
 	copy(k.limit, left)
+	copy(k.tolls, s.tollNow)
+	copy(k.room, s.headRoom(bins))
 	k.filter()
 	total := int64(0)
 	for _, n := range left {
@@ -89,6 +91,7 @@ func (s *solver) greedyOn(value []float64, left []int32, stock []int64, steps in
 		for _, it := range c.items {
 			n = min(n, left[it.shape]/it.n)
 		}
+		n = p.mayHold(k.room, c.off, c.items, n)
 		if n <= 0 {
 			if there > 0 && c.fresh != version && compute(c) {
 				heap.Fix(&q, 0)
@@ -105,6 +108,7 @@ func (s *solver) greedyOn(value []float64, left []int32, stock []int64, steps in
 			total -= int64(it.n) * int64(n)
 		}
 		p.spend(stock, c.off, int64(n))
+		p.seat(k.room, c.off, c.items, int64(n))
 		version++
 	}
 	return bins, total

@@ -40,6 +40,8 @@ type pricer struct {
 	lam      [2][dims]float64
 	cpuAt    int // picks from here on need no GPU
 	frac     bool
+	tolls    []float64 // of the heads
+	room     []int64   // of the heads
 }
 
 type pick struct {
@@ -54,7 +56,11 @@ type pick struct {
 }
 
 func newPricer(p *problem) *pricer {
-	return &pricer{p: p, value: make([]float64, len(p.shapes)), limit: make([]int32, len(p.shapes)), class: make([][]int, len(p.classes))}
+	k := &pricer{p: p, tolls: make([]float64, len(p.heads)), room: make([]int64, len(p.heads)), value: make([]float64, len(p.shapes)), limit: make([]int32, len(p.shapes)), class: make([][]int, len(p.classes))}
+	for h := range k.room {
+		k.room[h] = p.heads[h].max
+	}
+	return k
 }
 
 // filter leaves out shapes that others can always replace: as valuable, not bigger, and plenty of them. Call it when value or limit changed.
@@ -138,7 +144,7 @@ func (k *pricer) best(j int, floor float64, steps int) (float64, []item, float64
 		steps *= 4
 	}
 	k.fixed = -1
-	k.list(o)
+	k.list(o, j)
 	k.cut, k.found, k.cutShort, k.trail = floor, 0, false, k.trail[:0]
 	first := steps
 	if steps > splitAfter {
@@ -153,7 +159,7 @@ func (k *pricer) best(j int, floor float64, steps int) (float64, []item, float64
 		return k.result(top)
 	}
 	k.cutShort = false
-	k.list(o)
+	k.list(o, j)
 	k.whole = append(k.whole[:0], k.picks...)
 	all := k.whole
 	at := 0
@@ -259,7 +265,7 @@ func dot(l *[dims]float64, v *vec) float64 {
 }
 
 // list collects what may go on an offering.
-func (k *pricer) list(o *offer) {
+func (k *pricer) list(o *offer, j int) {
 	k.picks = k.picks[:0]
 	k.frac = false
 	for _, i := range k.class[o.class] {
@@ -269,8 +275,14 @@ func (k *pricer) list(o *offer) {
 		if s.bond != nil {
 			most = min(most, s.bond.most)
 		}
+		value := k.value[i]
+		if len(s.heads) > 0 {
+			if value, most = k.underHeads(s, j, value, most); value <= 0 && !s.isWanted() {
+				continue
+			}
+		}
 		if most > 0 {
-			k.picks = append(k.picks, pick{shape: i, need: *need, most: most, value: k.value[i], bond: s.bond != nil})
+			k.picks = append(k.picks, pick{shape: i, need: *need, most: most, value: value, bond: s.bond != nil})
 			k.frac = k.frac || s.cut(o.share)
 		}
 	}

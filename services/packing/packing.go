@@ -68,7 +68,10 @@ type Options struct {
 
 	relaxed bool // soft spreads are given up
 	quick   bool // no proof, no improvement
+	program bool // only the linear program
+	once    bool // no proof, no improvement, and no care for small packings
 	rough   bool // no improvement
+	seat    bool // rules across machines as for many pods, however few there are
 }
 
 // Node is one machine of an answer with the pods on it.

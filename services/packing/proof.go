@@ -3,6 +3,7 @@ package packing
 import (
 	"math"
 	"math/big"
+	"slices"
 	"sort"
 	"strings"
 
@@ -16,11 +17,12 @@ import (
 type proof struct {
 	count  []int64 // pods of each shape when the proof was made: values hold for at most so many
 	value  []int64
+	tolls  []int64  // of the heads
 	charge *big.Int // sum over the limits of what is there times what it is worth
 }
 
 func newProof(p *problem) proof {
-	pr := proof{count: make([]int64, len(p.shapes)), value: make([]int64, len(p.shapes)), charge: new(big.Int)}
+	pr := proof{count: make([]int64, len(p.shapes)), value: make([]int64, len(p.shapes)), tolls: make([]int64, len(p.heads)), charge: new(big.Int)}
 	for i := range p.shapes {
 		pr.count[i] = p.shapes[i].count
 	}
@@ -154,7 +156,7 @@ func (p *problem) fingerprint() uint64 {
 
 // certify turns the linear program's duals into a proof. It also hands every pattern it finds that is worth more than its offering
 // costs to found. limit bounds the search per offering; a search that is cut lowers the bound, never its truth.
-func (k *pricer) certify(duals []float64, tolls []int64, limit func(j int) int, found func(j int, items []item)) proof {
+func (k *pricer) certify(duals, heads []float64, tolls []int64, limit func(j int) int, found func(j int, items []item)) proof {
 	p := k.p
 	pr := newProof(p)
 	for i := range p.shapes {
@@ -166,6 +168,7 @@ func (k *pricer) certify(duals []float64, tolls []int64, limit func(j int) int, 
 		k.value[i] = float64(pr.value[i])
 		k.limit[i] = int32(min(p.shapes[i].count, math.MaxInt32/2)) //nolint:gosec // bounded by maxPods
 	}
+	k.headTolls(heads)
 	k.filter()
 	worth := make([]int64, len(p.offs)) // upper bound on a machine's worth
 	type share struct{ num, den int64 } // price over worth, at most one
@@ -204,6 +207,16 @@ func (k *pricer) certify(duals []float64, tolls []int64, limit func(j int) int, 
 		}
 	}
 	t := new(big.Int)
+	for h := range pr.tolls { // what a toll takes from a pod shrinks with the pod's value
+		most := share{0, 1}
+		for i := range p.shapes {
+			if slices.Contains(p.shapes[i].heads, h) && mulLess(most.num, scale[i].den, scale[i].num, most.den) {
+				most = scale[i]
+			}
+		}
+		pr.tolls[h] = mulDiv(int64(k.tolls[h]), most.num, most.den) + 1
+		pr.charge.Add(pr.charge, t.Mul(big.NewInt(pr.tolls[h]), big.NewInt(p.heads[h].max)))
+	}
 	for i, v := range pr.value {
 		pr.value[i] = t.Quo(t.Mul(big.NewInt(v), big.NewInt(scale[i].num)), big.NewInt(scale[i].den)).Int64()
 	}

@@ -156,32 +156,45 @@ func (r *Rules) key() string {
 		return ""
 	}
 	var b strings.Builder
-	list := func(v []string) {
-		v = slices.Clone(v)
-		sort.Strings(v)
-		for _, s := range v {
-			b.WriteString(strconv.Quote(s))
-		}
-		b.WriteByte(';')
-	}
-	list([]string{r.Workload})
-	list([]string{string(r.class())})
-	list(r.Labels)
-	list(r.Tolerates)
-	for _, s := range r.Where {
-		list([]string{s.Key, strconv.FormatBool(s.Not)})
-		list(s.Values)
-	}
-	list([]string{r.MIG, strconv.FormatInt(r.GPUMemMiB, 10), r.Gang, strconv.FormatInt(r.MaxPoolMilli, 10)})
+	list := func(v ...string) { b.WriteString(quoted(v)) }
+	b.WriteString(r.own())
+	list(r.Workload)
+	list(string(r.class()))
+	list(r.Labels...)
+	list(r.Gang, strconv.FormatInt(r.MaxPoolMilli, 10))
 	for _, terms := range [][]Term{r.Affinity, r.AntiAffinity} {
 		for _, t := range terms {
-			list([]string{t.Label + "@" + string(t.Topology)})
+			list(t.Label + "@" + string(t.Topology))
 		}
 		b.WriteByte('|')
 	}
 	for _, s := range r.Spread {
 		b.WriteString(strconv.Quote(s.Label) + string(s.Topology) + strconv.FormatInt(s.MaxSkew, 10) + strconv.FormatBool(s.Soft))
 	}
+	return b.String()
+}
+
+// own tells apart what rules ask of one machine, whatever else is on it or beside it.
+func (r *Rules) own() string {
+	if len(r.Tolerates) == 0 && len(r.Where) == 0 && r.GPUMemMiB == 0 && r.MIG == "" {
+		return ""
+	}
+	out := quoted(r.Tolerates)
+	for _, s := range r.Where {
+		out += quoted([]string{s.Key, strconv.FormatBool(s.Not)}) + quoted(s.Values)
+	}
+	return out + quoted([]string{r.MIG, strconv.FormatInt(r.GPUMemMiB, 10)})
+}
+
+// quoted is a set of words, the same in any order.
+func quoted(v []string) string {
+	v = slices.Clone(v)
+	sort.Strings(v)
+	var b strings.Builder
+	for _, s := range v {
+		b.WriteString(strconv.Quote(s))
+	}
+	b.WriteByte(';')
 	return b.String()
 }
 

@@ -54,6 +54,7 @@ type shape struct {
 	rules *Rules
 	pin   int32
 	bond  *bond // rules by node; nil: none
+	heads []int // that count it
 }
 
 // want is a pod that stands for all that may run on the same offerings.
@@ -85,14 +86,16 @@ type problem struct {
 	classes [][]int  // shapes each class accepts
 	unfit   []Unplaced
 	limits  []cap64
-	takes   [][]use  // per given offering
-	shared  int      // limits that came from the options; the others are stock
-	pin     []int32  // per pod, an index of pins; -1: left out. nil: no pod is pinned
-	pins    [][]bool // which offerings a pinned pod may use; nil: all
-	bonds   *bonds   // rules by node; nil: none
-	every   []shape  // all shapes, those that fit nothing too
-	of      []int    // shape of each pod in every
-	kept    []int    // index in shapes of each of every; -1: fits nothing
+	takes   [][]use       // per given offering
+	shared  int           // limits that came from the options; the others are stock
+	pin     []int32       // per pod, an index of pins; -1: left out. nil: no pod is pinned
+	pins    [][]bool      // which offerings a pinned pod may use; nil: all
+	bonds   *bonds        // rules by node; nil: none
+	every   []shape       // all shapes, those that fit nothing too
+	of      []int         // shape of each pod in every
+	kept    []int         // index in shapes of each of every; -1: fits nothing
+	heads   []head        // bounds on pods of a kind
+	headsOf map[int][]int // by want
 }
 
 func newProblem(pods []Pod, given []Offering, opts Options) *problem {
@@ -101,12 +104,17 @@ func newProblem(pods []Pod, given []Offering, opts Options) *problem {
 
 // newPinned makes a problem in which pods are kept to some offerings or left out.
 func newPinned(pods []Pod, given []Offering, opts Options, pin []int32, pins [][]bool) *problem {
+	return newCrowded(pods, given, opts, pin, pins, nil)
+}
+
+func newCrowded(pods []Pod, given []Offering, opts Options, pin []int32, pins [][]bool, c *crowd) *problem {
 	p := &problem{pods: pods, given: given, opts: opts, pin: pin, pins: pins}
 	shares := opts.ShareGPUs
 	for i := range given {
 		shares = shares || given[i].SharesGPUs
 	}
 	wants := p.group(shares)
+	p.crowded(c)
 	p.caps()
 	p.usable(wants)
 	p.dropUnfit()
@@ -176,7 +184,7 @@ func (p *problem) group(shares bool) []want {
 	wantIndex := map[string]int{}
 	var wants []want
 	var key []byte
-	rules := map[*Rules]string{nil: ""}
+	rules := map[*Rules][2]string{nil: {}}
 	p.of = make([]int, len(p.pods))
 	for i := range p.pods {
 		q := &p.pods[i]
@@ -191,23 +199,26 @@ func (p *problem) group(shares bool) []want {
 		if shares && q.GPUCount > 0 {
 			milli = q.GPUMilli
 		}
-		name := wantsOf(q)
+		name, whole := wantsOf(q), ""
 		if q.Rules != nil {
 			r, ok := rules[q.Rules]
 			if !ok {
-				r = q.Rules.key()
+				r = [2]string{q.Rules.own(), q.Rules.key()}
 				rules[q.Rules] = r
 			}
-			name += " " + r
+			name += " " + r[0]
+			whole = " " + r[1]
 		}
 		if pin > 0 {
-			name += " @" + strconv.Itoa(int(pin))
+			at := " @" + strconv.Itoa(int(pin))
+			name += at
+			whole += at
 		}
 		key = strconv.AppendInt(key[:0], q.CPUMilli, 36)
 		for _, v := range [...]int64{q.MemMiB, q.GPUCount, milli} {
 			key = strconv.AppendInt(append(key, ' '), v, 36)
 		}
-		key = append(append(key, ' '), name...)
+		key = append(append(append(key, ' '), name...), whole...)
 		at, ok := byKey[string(key)]
 		if !ok {
 			at = len(p.shapes)
@@ -357,7 +368,7 @@ func (p *problem) beats(a, b *offer, takesA, takesB []bool) bool {
 		return false
 	}
 	for w, t := range takesB {
-		if t && !takesA[w] {
+		if t && (!takesA[w] || !p.open(w, a.index, b.index)) {
 			return false
 		}
 	}

@@ -98,7 +98,9 @@ func (s *master) solve(steps int) {
 			return
 		}
 		if s.since >= 400 {
-			s.refactor()
+			if s.since = 0; s.residual() > 1e-7 {
+				s.refactor()
+			}
 		}
 	}
 }

@@ -15,19 +15,24 @@ type bin struct {
 
 // solver looks for a packing of shapes; best is always feasible.
 type solver struct {
-	p      *problem
-	pr     *pricer
-	stop   func() bool
-	pool   []column // patterns found, as columns over shapes (not rows)
-	seen   map[uint64]bool
-	best   []bin
-	short  int64   // pods that best leaves out
-	cost   float64 // of best
-	duals  []float64
-	proof  proof
-	stats  Stats
-	random uint64
-	hot    []int // offerings worth pricing while diving
+	p         *problem
+	pr        *pricer
+	stop      func() bool
+	pool      []column // patterns found, as columns over shapes (not rows)
+	seen      map[uint64]bool
+	best      []bin
+	short     int64   // pods that best leaves out
+	cost      float64 // of best
+	duals     []float64
+	proof     proof
+	stats     Stats
+	random    uint64
+	hot       []int     // offerings worth pricing while diving
+	program   *program  // the one of all shapes
+	start     *program  // to begin with
+	flow      []column  // the solution of the program, over shapes; cost is how often
+	tollNow   []float64 // of the heads, that go with the values of the moment
+	tollDuals []float64 // of the heads, that go with duals
 }
 
 const (
@@ -37,7 +42,7 @@ const (
 )
 
 func newSolver(p *problem) *solver {
-	s := &solver{p: p, pr: newPricer(p), seen: map[uint64]bool{}, random: 0x9e3779b97f4a7c15, short: math.MaxInt64, proof: newProof(p)}
+	s := &solver{p: p, pr: newPricer(p), seen: map[uint64]bool{}, random: 0x9e3779b97f4a7c15, short: math.MaxInt64, proof: newProof(p), tollNow: make([]float64, len(p.heads)), tollDuals: make([]float64, len(p.heads))}
 	s.stop = func() bool {
 		if !s.stats.Stopped && p.opts.Stop != nil && p.opts.Stop() {
 			s.stats.Stopped = true
@@ -61,11 +66,24 @@ func (s *solver) solve() {
 	}
 	demand := s.demand()
 	lp, rows := s.master(demand)
+	s.program = &program{s, lp, rows}
 	s.duals = append([]float64(nil), lp.y[:lp.cover]...)
 	bins, short := s.greedy(s.duals, demand, 30)
 	s.offer(bins, short)
+	if s.start != nil && s.adopt(s.start, lp, rows) {
+	}
+	s.start = nil
+	s.addPool(lp, rows)
 	s.addBins(lp, rows, bins)
 	s.generate(lp, rows)
+	s.flows(lp, rows)
+	if s.p.opts.program {
+		return
+	}
+	if s.p.opts.once {
+		s.dives(lp, rows)
+		return
+	}
 	for range 2 { // a good packing first, then the proof, whose last patterns may better it
 		s.choose(lp, rows)
 		if !s.stop() {
@@ -85,6 +103,20 @@ func (s *solver) solve() {
 	s.mend()
 	if !s.p.opts.rough {
 		s.polish()
+	}
+}
+
+// dives rounds the program a few times, each time with the patterns that the times before have found, until it comes near.
+func (s *solver) dives(lp *master, r *rows) {
+	for turn := 0; turn < 4 && (turn == 0 || s.cost > lp.value()*1.006) && !s.stop(); turn++ {
+		s.choose(lp, r)
+		s.dive(lp, r)
+		s.addPool(lp, r)
+		lp.solve(3000)
+		for i := range s.duals {
+			s.duals[i] = max(0, lp.y[r.of[i]])
+		}
+		s.headTolls(lp, r, s.tollDuals)
 	}
 }
 
@@ -127,12 +159,13 @@ type rows struct {
 	of    []int32 // row of a shape, -1: none
 	shape []int
 	limit []int32 // row of a limit, -1: none
+	head  []int32 // row of a head, -1: none
 }
 
 // master makes the linear program for a demand: one single-shape column per row to start from, then the fitting part of the pool.
 func (s *solver) master(demand []int32) (*master, *rows) {
 	p := s.p
-	r := &rows{of: make([]int32, len(p.shapes)), limit: make([]int32, len(p.limits))}
+	r := &rows{of: make([]int32, len(p.shapes)), limit: make([]int32, len(p.limits)), head: make([]int32, len(p.heads))}
 	var rhs []float64
 	var start []column
 	dear := 0.0
@@ -150,7 +183,7 @@ func (s *solver) master(demand []int32) (*master, *rows) {
 		c := column{off: -1, cost: 20 * dear, rows: []int32{r.of[i]}, vals: []float64{1}}
 		for j := range p.offs {
 			o := &p.offs[j]
-			if len(o.uses) > 0 || !p.fitsAlone(&p.shapes[i], j) {
+			if len(o.uses) > 0 || !p.fitsAlone(&p.shapes[i], j) || p.counted(&p.shapes[i], j) {
 				continue
 			}
 			n := s.alone(i, j, d)
@@ -175,6 +208,17 @@ func (s *solver) master(demand []int32) (*master, *rows) {
 			}
 		}
 	}
+	for h := range r.head {
+		r.head[h] = -1
+	}
+	for _, i := range r.shape {
+		for _, h := range p.shapes[i].heads {
+			if r.head[h] < 0 {
+				r.head[h] = int32(len(rhs)) //nolint:gosec // bounded by maxPods
+				rhs = append(rhs, float64(p.heads[h].max))
+			}
+		}
+	}
 	return newMaster(rhs, cover, start), r
 }
 
@@ -183,6 +227,9 @@ func (s *solver) alone(i, j int, most int32) int32 {
 	o := &s.p.offs[j]
 	sh := &s.p.shapes[i]
 	n := sh.need[o.share].copies(&o.cap, most)
+	if sh.bond != nil {
+		n = min(n, sh.bond.most)
+	}
 	if sh.cut(o.share) {
 		for n > 0 && s.p.gpusHold(&s.pr.slots, []item{{i, n}}, o) != gpusFit {
 			n--
@@ -211,6 +258,7 @@ func (s *solver) column(j int, items []item, r *rows) (column, bool) {
 		c.rows = append(c.rows, r.limit[u.limit])
 		c.vals = append(c.vals, float64(u.n)/s.p.limits[u.limit].scale)
 	}
+	s.headRows(&c, items, r)
 	return c, true
 }
 
@@ -219,6 +267,7 @@ func (s *solver) generate(lp *master, r *rows) {
 	p := s.p
 	price := make([]float64, len(p.shapes)) // smoothed duals by which patterns are sought
 	full := make([]float64, len(p.shapes))
+	tolls := make([]float64, len(p.heads))
 	smooth := 0.5
 	spread := func() {
 		for i := range full {
@@ -227,10 +276,12 @@ func (s *solver) generate(lp *master, r *rows) {
 				full[i] = max(0, lp.y[r.of[i]])
 			}
 		}
+		s.headTolls(lp, r, s.tollNow)
 	}
 	lp.solve(20000)
 	spread()
 	copy(price, full)
+	copy(tolls, s.tollNow)
 	demand := s.demand()
 	idle := make([]int, len(p.offs)) // rounds without a pattern
 	steps := make([]int, len(p.offs))
@@ -245,6 +296,11 @@ func (s *solver) generate(lp *master, r *rows) {
 		for i := range price {
 			price[i] = smooth*price[i] + (1-smooth)*full[i]
 		}
+		for h := range tolls {
+			tolls[h] = smooth*tolls[h] + (1-smooth)*s.tollNow[h]
+			s.pr.room[h] = p.heads[h].max
+		}
+		copy(s.pr.tolls, tolls)
 		copy(s.pr.value, price)
 		copy(s.pr.limit, demand)
 		s.pr.filter()
@@ -309,13 +365,15 @@ func (s *solver) generate(lp *master, r *rows) {
 		lp.prune(4000)
 	}
 	s.duals = full
+	copy(s.tollDuals, s.tollNow)
 }
 
 // prove makes the proof, adding the patterns that stand against it and trying again while that helps. It looks between the
 // program's duals, which swing, and the best proof so far.
 func (s *solver) prove(lp *master, r *rows, full []float64) {
-	s.certifyAt(full, lp, r)
+	s.certifyAt(full, s.tollDuals, lp, r)
 	mixed := make([]float64, len(full))
+	tolls := make([]float64, len(s.tollNow))
 	spent := s.pr.total
 	for turn := 0; turn < 4*s.effort() && s.pr.total-spent < s.effort()*1_000_000; turn++ {
 		if s.stop() || s.proofValue() > 0.9985*lp.value() {
@@ -330,7 +388,13 @@ func (s *solver) prove(lp *master, r *rows, full []float64) {
 				mixed[i] = (full[i] + float64(s.proof.value[i])/fleet.NanosPerUnit) / 2
 			}
 		}
-		s.certifyAt(mixed, lp, r)
+		s.headTolls(lp, r, tolls)
+		if turn%2 == 0 {
+			for h := range tolls {
+				tolls[h] = (tolls[h] + float64(s.proof.tolls[h])/fleet.NanosPerUnit) / 2
+			}
+		}
+		s.certifyAt(mixed, tolls, lp, r)
 		if len(lp.cols) == before && turn%2 == 1 {
 			break
 		}
@@ -339,10 +403,11 @@ func (s *solver) prove(lp *master, r *rows, full []float64) {
 	for i := range full {
 		full[i] = max(0, lp.y[r.of[i]])
 	}
+	s.headTolls(lp, r, s.tollDuals)
 }
 
-func (s *solver) certifyAt(full []float64, lp *master, r *rows) {
-	pr := s.pr.certify(full, s.tolls(lp, r), func(j int) int { return s.most(certSteps, j) }, func(j int, items []item) {
+func (s *solver) certifyAt(full, heads []float64, lp *master, r *rows) {
+	pr := s.pr.certify(full, heads, s.tolls(lp, r), func(j int) int { return s.most(certSteps, j) }, func(j int, items []item) {
 		if c, ok := s.column(j, items, r); ok {
 			lp.add(c)
 			s.keep(j, items)
@@ -383,6 +448,37 @@ func (s *solver) addBins(lp *master, r *rows, bins []bin) {
 			if c, ok := s.column(bins[i].off, bins[i].items, r); ok {
 				lp.add(c)
 			}
+		}
+	}
+}
+
+// flows remembers the solution of the program.
+func (s *solver) flows(lp *master, r *rows) {
+	for i, b := range lp.basis {
+		if b < 0 || lp.cols[b].off < 0 || lp.x[i] < 1e-9 {
+			continue
+		}
+		c := column{off: lp.cols[b].off, cost: lp.x[i]}
+		for k, row := range lp.cols[b].rows {
+			if int(row) < lp.cover {
+				c.rows = append(c.rows, int32(r.shape[row])) //nolint:gosec // bounded by maxPods
+				c.vals = append(c.vals, lp.cols[b].vals[k])
+			}
+		}
+		s.flow = append(s.flow, c)
+	}
+}
+
+// addPool hands the patterns that are known from before to the linear program.
+func (s *solver) addPool(lp *master, r *rows) {
+	var items []item
+	for i := range s.pool {
+		items = items[:0]
+		for k, sh := range s.pool[i].rows {
+			items = append(items, item{int(sh), int32(s.pool[i].vals[k])})
+		}
+		if c, ok := s.column(s.pool[i].off, items, r); ok {
+			lp.add(c)
 		}
 	}
 }

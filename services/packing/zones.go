@@ -1,6 +1,9 @@
 package packing
 
-import "sort"
+import (
+	"slices"
+	"sort"
+)
 
 // layout says for shapes with rules across machines where their pods go.
 type layout struct {
@@ -27,6 +30,7 @@ type zoner struct {
 	elig    map[int][]bool
 	unit    map[int][]float64
 	spreads []zoneSpread
+	touch   map[int][]int // spreads that a shape takes part in
 	blocked map[int]map[Reason]int
 
 	// the state of a layout in the making
@@ -80,7 +84,30 @@ func newZoner(x *across) *zoner {
 		}
 	}
 	z.order()
+	z.touching()
 	return z
+}
+
+// touching finds the spreads that each shape is judged by: its own and those of its labels.
+func (z *zoner) touching() {
+	z.touch = map[int][]int{}
+	byLabel := map[string][]int{}
+	for q := range z.spreads {
+		byLabel[z.spreads[q].Label] = append(byLabel[z.spreads[q].Label], q)
+	}
+	for _, i := range z.bound {
+		list := []int{}
+		for _, l := range z.x.p.shapes[i].rules.Labels {
+			list = append(list, byLabel[l]...)
+		}
+		for q := range z.spreads {
+			if z.spreads[q].shape == i {
+				list = append(list, q)
+			}
+		}
+		sort.Ints(list)
+		z.touch[i] = slices.Compact(list)
+	}
 }
 
 func (z *zoner) hasTerms(r *Rules) bool {
@@ -232,7 +259,7 @@ func (z *zoner) may(i, zone int) (Reason, bool) {
 			return Reason{Constraint: ConstraintAnti, Detail: l}, false
 		}
 	}
-	for q := range z.spreads {
+	for _, q := range z.touch[i] {
 		s := &z.spreads[q]
 		member := r.has(s.Label)
 		if s.shape != i && (!member || z.n[s.shape][zone] == 0) {
