@@ -2,6 +2,7 @@ package karpenter
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -63,10 +64,13 @@ func newStage(in *Input, s Settings, pools []*group) *stage {
 		x, y := &in.Pods[a], &in.Pods[b]
 		return cmp.Or(cmp.Compare(y.CPUMilli, x.CPUMilli), cmp.Compare(y.MemMiB, x.MemMiB))
 	})
+	known, texts := map[shapeKey]int{}, map[*packing.Rules]string{}
 	for _, i := range st.pending {
-		k := slices.IndexFunc(st.shapes, func(q packing.Pod) bool { return sameShape(&q, &in.Pods[i]) })
-		if k < 0 {
+		key := keyOf(&in.Pods[i], texts)
+		k, ok := known[key]
+		if !ok {
 			k = len(st.shapes)
+			known[key] = k
 			st.shapes = append(st.shapes, in.Pods[i])
 		}
 		st.shape = append(st.shape, k)
@@ -89,9 +93,27 @@ func newStage(in *Input, s Settings, pools []*group) *stage {
 	return st
 }
 
-func sameShape(a, b *packing.Pod) bool {
-	return a.CPUMilli == b.CPUMilli && a.MemMiB == b.MemMiB && a.GPUCount == b.GPUCount && a.SpotOK == b.SpotOK && a.Rules == b.Rules &&
-		slices.Equal(a.GPUModels, b.GPUModels) && slices.Equal(a.Archs, b.Archs)
+// shapeKey is what the play looks at of a pod. Of rules that is where it may run and which taints it stands.
+type shapeKey struct {
+	cpu, mem, gpus       int64
+	spot                 bool
+	models, archs, rules string
+}
+
+func keyOf(q *packing.Pod, texts map[*packing.Rules]string) shapeKey {
+	k := shapeKey{cpu: q.CPUMilli, mem: q.MemMiB, gpus: q.GPUCount, spot: q.SpotOK, models: fmt.Sprintf("%q", q.GPUModels), archs: fmt.Sprintf("%q", q.Archs)}
+	if q.Rules != nil {
+		text, ok := texts[q.Rules]
+		if !ok {
+			text = fmt.Sprintf("%q", q.Rules.Tolerates)
+			for _, w := range q.Rules.Where {
+				text += fmt.Sprintf(" %q %q %t", w.Key, w.Values, w.Not)
+			}
+			texts[q.Rules] = text
+		}
+		k.rules = text
+	}
+	return k
 }
 
 // allows says whether the pod may run on the offering, sizes aside.
