@@ -259,3 +259,44 @@ func TestAnEndThatIsInterruptedIsFinishedOnce(t *testing.T) {
 		t.Errorf("ended %v", got)
 	}
 }
+
+// The same story at the two other clouds.
+func TestMachinesOfAzureAndGoogleAreEndedByName(t *testing.T) {
+	t.Parallel()
+	for name, c := range otherClouds() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := openYardOfFour(t, func(m *fakecloud.MachineGroup) {
+				m.Cloud, m.Zone, m.Zones, m.Scaler = name, "us-east1-a", []string{"us-east1-a"}, "ON"
+			})
+			w.worker.Open = c.open(w)
+			w.exec(`UPDATE cloud_group SET ref = $2, cloud = $3 WHERE tenant_id = $1`, w.tenant, c.ref, name)
+			for i := range 4 {
+				w.exec(`UPDATE node SET cloud = $2, provider_id = $3 WHERE tenant_id = $1 AND uid = $4`, w.tenant, name, fmt.Sprintf(c.provider, i), fmt.Sprint("n", i))
+			}
+			w.lets(nil, "n1", "n2")
+			w.look()
+			if got := w.ordered(); got != "" {
+				t.Fatalf("drained although the cloud's own scaling would bring them back: %q", got)
+			}
+			w.exec(`UPDATE cloud_group SET own = true WHERE tenant_id = $1`, w.tenant)
+			w.lets(nil, "n1", "n2")
+			w.look()
+			if got := w.ordered(); got != "n1 n2" || w.cloud.Scaling("gpu") != "OFF " {
+				t.Fatalf("ordered %q, the cloud's own scaling is %q", got, w.cloud.Scaling("gpu"))
+			}
+			w.answered("applied")
+			w.lets(nil)
+			w.expect("drained", "pending 4-2; 0 changes, size 2")
+			if got, all := w.cloud.Ended("gpu"), fmt.Sprint(w.cloud.Machines("gpu")); len(got) != 2 || strings.Contains(all, got[0]+" ") {
+				t.Errorf("ended %v, left %s", got, all)
+			}
+			w.expect("and nothing more", "joined 4-2 ended; 0 changes, size 2")
+			w.exec(`UPDATE cloud_group SET own = false WHERE tenant_id = $1`, w.tenant)
+			w.look()
+			if got := w.cloud.Scaling("gpu"); got != "ON " {
+				t.Errorf("the cloud's own scaling is %q", got)
+			}
+		})
+	}
+}
