@@ -162,6 +162,17 @@ func TestAnActionOfACloudGroupIsUndoneOnceItHasEnded(t *testing.T) {
 	y.tx(func(ctx context.Context, tx *store.Tx) error {
 		return store.NoteGroupAction(ctx, tx, store.GroupAction{ID: someAction, State: store.GroupPartial, Ready: 4, Problem: "InsufficientInstanceCapacity"}, true)
 	})
+	if p := y.json(y.admin, http.MethodPost, undo, nil, 409); !strings.Contains(p["detail"].(string), "mode approve") { // as the yard's cluster is
+		t.Errorf("undone in approve: %v", p)
+	}
+	y.exec(`UPDATE cluster SET mode = 'enforce', frozen = true WHERE id = $1`, string(y.cluster))
+	if p := y.json(y.admin, http.MethodPost, undo, nil, 409); !strings.Contains(p["detail"].(string), "frozen") {
+		t.Errorf("undone while frozen: %v", p)
+	}
+	if _, actions := y.list(); len(actions) != 1 {
+		t.Errorf("a refused undo left a mark: %v", actions)
+	}
+	y.exec(`UPDATE cluster SET frozen = false WHERE id = $1`, string(y.cluster))
 	y.with(y.admin, http.MethodPost, undo, nil).want(t, 202)
 	y.json(y.admin, http.MethodPost, undo, nil, 409) // the undo is open
 	_, actions := y.list()
@@ -174,5 +185,46 @@ func TestAnActionOfACloudGroupIsUndoneOnceItHasEnded(t *testing.T) {
 	}
 	if first["id"] != someAction || first["before"] != 2.0 || first["desired"] != 5.0 || first["ready"] != 4.0 || first["state"] != "partial" || first["problem"] != "InsufficientInstanceCapacity" || first["closed_at"] == nil {
 		t.Errorf("what was done: %v", first)
+	}
+}
+
+func TestWhatOfTheCloudChangesAGroupIsShown(t *testing.T) {
+	t.Parallel()
+	y := openGroupYard(t)
+	y.set(someGroup, y.but(map[string]any{"enabled": true}), 204)
+	one := func() map[string]any {
+		t.Helper()
+		groups, _ := y.list()
+		return groups[0]
+	}
+	if g := one(); g["own"] != false || g["shrink"] != false || g["yields"] != false || g["writers_at"] != nil || len(g["writers"].([]any)) != 0 || len(g["suspended"].([]any)) != 0 {
+		t.Errorf("at first: %v", g)
+	}
+	writers := func(kind string, sizes bool) {
+		y.tx(func(ctx context.Context, tx *store.Tx) error {
+			return store.NoteGroupWriters(ctx, tx, someGroup, []map[string]any{{"kind": kind, "name": "cpu", "sizes": sizes, "stop": "AlarmNotification"}}, "")
+		})
+	}
+	writers("scaling_policy", true)
+	if g := one(); g["yields"] != true || g["writers"].([]any)[0].(map[string]any)["name"] != "cpu" || g["writers_at"] == nil {
+		t.Errorf("a policy of the cloud: %v", g)
+	}
+	writers("rebalance", false)
+	if g := one(); g["yields"] != false {
+		t.Errorf("moves between zones do not keep it from growing: %v", g)
+	}
+	y.set(someGroup, y.but(map[string]any{"enabled": true, "shrink": true, "own": true}), 204)
+	if g := one(); g["yields"] != true || g["own"] != true || g["shrink"] != true {
+		t.Errorf("but from shrinking: %v", g)
+	}
+	y.exec(`UPDATE cloud_group SET suspended = '{AZRebalance}' WHERE id = $1`, someGroup)
+	if p := y.json(y.admin, http.MethodDelete, y.path+"/cloud-groups/"+someGroup, nil, 409); !strings.Contains(p["detail"].(string), "given back") {
+		t.Errorf("%v", p)
+	}
+	y.tx(func(ctx context.Context, tx *store.Tx) error {
+		return store.NoteGroupWriters(ctx, tx, someGroup, nil, "the account may not say")
+	})
+	if g := one(); g["writers_problem"] != "the account may not say" || len(g["writers"].([]any)) != 0 || g["suspended"].([]any)[0] != "AZRebalance" {
+		t.Errorf("%v", g)
 	}
 }

@@ -33,7 +33,7 @@ func TestKarpenterIsSwitchedOnToldShownAndHandedBack(t *testing.T) {
 	}
 	y.with(admin, http.MethodPut, path, on(0, enabled)).want(t, 204)
 	y.json(admin, http.MethodPut, path, on(0, enabled), 409)
-	for _, bad := range []map[string]any{{"class_name": "Not a name"}, {"class_kind": "lower"}, {"class_group": "a b"}, {"reservation_key": "/"}} {
+	for _, bad := range []map[string]any{{"class_name": "Not a name"}, {"class_kind": "lower"}, {"class_group": "a b"}, {"reservation_key": "/"}, {"own": []string{"plimsoll-rest"}}, {"own": []string{"a", "a"}}, {"own": []string{"Not a name"}}} {
 		y.json(admin, http.MethodPut, path, on(1, bad), 422)
 	}
 	if got := show(); got["version"] != 1.0 || got["settings"].(map[string]any)["class_kind"] != "EC2NodeClass" {
