@@ -26,7 +26,7 @@ type Allocation struct {
 	Memory     Money    `json:"memory"`
 	GPU        Money    `json:"gpu"`
 	Share      float64  `json:"share" doc:"of the total"`
-	Previous   Money    `json:"previous" doc:"amount of the span of the same length before"`
+	Previous   Money    `json:"previous" doc:"amount of the span of the same length before; of as much of it as has passed of a span that still runs"`
 	CoreHours  float64  `json:"core_hours"`
 	GiBHours   float64  `json:"gib_hours"`
 	GPUHours   float64  `json:"gpu_hours"`
@@ -166,6 +166,23 @@ func (in CostScope) query(ctx context.Context, tx *store.Tx, step time.Duration)
 		return q, &fleet.Error{Code: fleet.CodeInvalid, Message: "earlier versions of the ledger have effective costs only, and idle by cluster", Field: "query.as_of"}
 	}
 	q.Everybody = (in.Idle == "shared" || in.Idle == "even") && q.ByOwner()
+	return q, nil
+}
+
+// spanBefore is the query of the span of the same length before. Where the newest day of the span still runs, it ends as far before its own
+// end: as much time is compared with as has passed.
+func spanBefore(ctx context.Context, tx *store.Tx, q store.CostQuery) (store.CostQuery, error) {
+	now, err := store.DataNow(ctx, tx)
+	if err != nil {
+		return q, err
+	}
+	length := q.To.Sub(q.From)
+	passed := now.UTC().Add(time.Hour - 1).Truncate(time.Hour)
+	to := q.To
+	q.From, q.To = q.From.Add(-length), q.From
+	if passed.Before(to) && passed.Add(-length).After(q.From) {
+		q.To, q.Hourly, q.Buckets = passed.Add(-length), true, false
+	}
 	return q, nil
 }
 
@@ -316,8 +333,10 @@ func (s *Server) getAllocations(ctx context.Context, p auth.Principal, in *struc
 		if err != nil {
 			return err
 		}
-		before := q
-		before.From, before.To = q.From.Add(q.From.Sub(q.To)), q.From
+		before, err := spanBefore(ctx, tx, q)
+		if err != nil {
+			return err
+		}
 		previous, _, err := costs(ctx, tx, before, in.spread())
 		if err != nil {
 			return err

@@ -20,7 +20,7 @@ type Overview struct {
 	Cost     struct {
 		Today            Money   `json:"today"`
 		MonthToDate      Money   `json:"month_to_date"`
-		PreviousSameSpan Money   `json:"previous_same_span" doc:"the same number of days before this month"`
+		PreviousSameSpan Money   `json:"previous_same_span" doc:"as much time before this month as has passed of it, to the hour"`
 		ForecastMonth    *Money  `json:"forecast_month" doc:"at the month's end, if the mean rate of the last seven days holds; null before an hour of data"`
 		UnpricedShare    float64 `json:"unpriced_share" doc:"node-seconds of this month without a price over all"`
 		IdleShare        float64 `json:"idle_share" doc:"of this month's cost"`

@@ -569,8 +569,12 @@ func TestTheOverviewAddsUp(t *testing.T) {
 		day(fmt.Sprintf("2027-05-%02d", d), "workload", id, 30)
 		day(fmt.Sprintf("2027-05-%02d", d), "idle", none, 10)
 	}
-	day("2027-04-30", "workload", id, 7) // the span before: 11 to 30 April
-	day("2027-04-10", "workload", id, 100)
+	day("2027-04-30", "workload", id, 7) // the time before: 11 April, 14:00, to the end of April
+	day("2027-04-11", "workload", id, 100)
+	for at, units := range map[string]int64{"13:00": 90, "14:00": 2, "23:00": 1} {
+		y.exec(`INSERT INTO cost_hour_line (tenant_id, cluster_id, hour, kind, resource, purchase, workload_id, namespace, team, amount_nano, quantity, unpriced, measured, used)
+			VALUES ($1, $2, $3, 'workload', 'gpu', 'on_demand', $4, 'chat', 'red', $5, 1, 0, 0, 0)`, tenant, cluster, "2027-04-11T"+at+"Z", string(id), units*1_000_000_000)
+	}
 	y.exec(`INSERT INTO node (tenant_id, cluster_id, uid, name, cloud, region, instance_type, purchase, phase, cpu_milli, mem_mib, gpu_model, gpu_count, gpu_memory_mib, started_at)
 		VALUES ($1, $2, 'n', 'n', 'aws', 'us-east-1', 'g5.xlarge', 'on_demand', 'ready', 4000, 16384, 'A10G', 1, 24576, $3)`, tenant, cluster, y.now.Add(-time.Hour))
 	y.exec(`INSERT INTO pod (tenant_id, cluster_id, uid, name, namespace, workload_key, node, phase, cpu_milli, mem_mib, gpu_milli, created_at)
@@ -585,7 +589,7 @@ func TestTheOverviewAddsUp(t *testing.T) {
 	})
 	var o shownOverview
 	y.with(y.viewer, "GET", "/api/v1/overview", nil).want(t, 200).into(t, &o)
-	if !o.DataNow.Equal(y.now) || o.Cost.Today.Amount != "40.00" || o.Cost.MonthToDate.Amount != "800.00" || o.Cost.Previous.Amount != "7.00" || o.Cost.IdleShare != 0.25 {
+	if !o.DataNow.Equal(y.now) || o.Cost.Today.Amount != "40.00" || o.Cost.MonthToDate.Amount != "800.00" || o.Cost.Previous.Amount != "10.00" || o.Cost.IdleShare != 0.25 {
 		t.Errorf("cost %+v at %s", o.Cost, o.DataNow)
 	}
 	if o.Cost.ForecastMonth == nil {

@@ -82,9 +82,8 @@ func LoadOverview(ctx context.Context, tx *Tx, now time.Time) (Overview, error) 
 	o := Overview{Now: now.UTC()}
 	today := o.Now.Truncate(24 * time.Hour)
 	month := time.Date(o.Now.Year(), o.Now.Month(), 1, 0, 0, 0, 0, time.UTC)
-	span := today.Sub(month) + 24*time.Hour
 	b := &pgx.Batch{}
-	queueOverviewCost(b, tx, &o, today, month, span)
+	queueOverviewCost(b, tx, &o, today, month)
 	queueOverviewService(b, tx, &o)
 	queueOverviewCounts(b, tx, &o)
 	b.Queue(`
@@ -104,7 +103,7 @@ WHERE w.tenant_id = $1 AND w.gone_at IS NULL ORDER BY w.id`, tx.Tenant, month, o
 	return o, nil
 }
 
-func queueOverviewCost(b *pgx.Batch, tx *Tx, o *Overview, today, month time.Time, span time.Duration) {
+func queueOverviewCost(b *pgx.Batch, tx *Tx, o *Overview, today, month time.Time) {
 	b.Queue(`SELECT day::timestamptz, sum(amount_nano)::bigint FROM cost_day WHERE tenant_id = $1 AND day > $2::date - 30 AND day <= $2::date GROUP BY day ORDER BY day`,
 		tx.Tenant, today).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
@@ -120,10 +119,16 @@ func queueOverviewCost(b *pgx.Batch, tx *Tx, o *Overview, today, month time.Time
 		}
 		return rows.Err()
 	})
+	// Before the month as much time counts as has passed of it: whole days, and hours of the one in which that begins.
+	before := month.Add(month.Sub(o.Now)).UTC().Truncate(time.Hour)
+	firstDay := before.Add(24*time.Hour - 1).Truncate(24 * time.Hour)
 	b.Queue(`
 SELECT coalesce(sum(amount_nano) FILTER (WHERE day >= $2::date), 0)::bigint, coalesce(sum(amount_nano) FILTER (WHERE day < $2::date), 0)::bigint,
   coalesce((sum(amount_nano) FILTER (WHERE day >= $2::date AND kind = 'idle') / nullif(sum(amount_nano) FILTER (WHERE day >= $2::date), 0))::float8, 0)
-FROM cost_day WHERE tenant_id = $1 AND day >= $3::date`, tx.Tenant, month, month.Add(-span)).QueryRow(func(row pgx.Row) error {
+FROM (
+  SELECT day, kind, amount_nano FROM cost_day WHERE tenant_id = $1 AND day >= ($4::timestamptz AT TIME ZONE 'UTC')::date
+  UNION ALL SELECT (hour AT TIME ZONE 'UTC')::date, kind, amount_nano FROM cost_hour_line WHERE tenant_id = $1 AND hour >= $3 AND hour < $4) c`,
+		tx.Tenant, month, before, firstDay).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&o.MonthToDate, &o.PreviousSameSpan, &o.IdleShare)
 	})
 	b.Queue(`SELECT coalesce(sum(unpriced_node_seconds)::float8 / nullif(sum(node_seconds), 0), 0) FROM cost_hour WHERE tenant_id = $1 AND hour >= $2`,
