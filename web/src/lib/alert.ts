@@ -18,6 +18,8 @@ export const ALERT_KINDS = [
   "price_quarantined",
   "cloud_account_failing",
   "pods_unschedulable",
+  "capacity_rollout",
+  "node_compliance",
   "held_by_budget",
   "signals_missing",
   "slo_burn",

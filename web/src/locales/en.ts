@@ -1,5 +1,6 @@
 import { bills } from "./bills.en";
 import { capacity } from "./capacity.en";
+import { capacityPolicy } from "./capacity-policy.en";
 import { finops } from "./finops.en";
 import { group } from "./group.en";
 import { karpenter } from "./karpenter.en";
@@ -266,6 +267,7 @@ export const en = {
       map: "Nodes and pools",
       pending: "Pending pods",
       plan: "Plan",
+      policy: "Policy",
       conflicts: "Conflicts",
       workloads: "Workloads",
       events: "Events",
@@ -719,7 +721,8 @@ export const en = {
     basis: { effective: "Effective", contracted: "Contracted", list: "List" },
     basisHint:
       "Effective is what is borne, after commitments. Contracted is your own or the Spot price before commitments. List is the price on demand for the same time.",
-    basisUnknown: "{{amount}} of this were costed before list and contracted prices were kept, and stand at the effective price.",
+    basisUnknown:
+      "{{amount}} of this were costed before list and contracted prices were kept, and stand at the effective price.",
     series: "Cost over time",
     perDay: "per day",
     table: "Who bears it",
@@ -836,6 +839,8 @@ export const en = {
       price_quarantined: "Price not believed",
       cloud_account_failing: "Cloud account cannot be read",
       pods_unschedulable: "Pods wait for a node",
+      capacity_rollout: "A capacity policy was taken back",
+      node_compliance: "Machines do not obey the policy",
       held_by_budget: "Held by a budget",
       signals_missing: "No fresh signals",
       slo_burn: "SLO at risk now",
@@ -894,6 +899,7 @@ export const en = {
     auditDetail: "Detail",
   },
   capacity,
+  capacityPolicy,
   market,
   bills,
   finops,

@@ -1,5 +1,6 @@
 import { bills } from "./bills.zh";
 import { capacity } from "./capacity.zh";
+import { capacityPolicy } from "./capacity-policy.zh";
 import type { en } from "./en";
 import { finops } from "./finops.zh";
 import { group } from "./group.zh";
@@ -259,6 +260,7 @@ export const zh: typeof en = {
       map: "节点与节点池",
       pending: "待运行 Pod",
       plan: "规划",
+      policy: "策略",
       conflicts: "冲突",
       workloads: "工作负载",
       events: "事件",
@@ -684,7 +686,8 @@ export const zh: typeof en = {
       "“单列”将无人占用的容量单独列出；“分摊”按各方所付比例分给使用该集群节点的各方；“均摊”则各担一份；“按节点”只分给在该闲置节点上运行的各方。",
     basisLabel: "价格口径",
     basis: { effective: "有效", contracted: "合同", list: "目录" },
-    basisHint: "“有效”为扣除承诺折扣后实际承担的成本；“合同”为承诺折扣前的自有价格或竞价价格；“目录”为同样时长的按需目录价。",
+    basisHint:
+      "“有效”为扣除承诺折扣后实际承担的成本；“合同”为承诺折扣前的自有价格或竞价价格；“目录”为同样时长的按需目录价。",
     basisUnknown: "其中 {{amount}} 核算于保存目录价与合同价之前，按有效价格显示。",
     series: "成本走势",
     perDay: "按天",
@@ -797,6 +800,8 @@ export const zh: typeof en = {
       price_quarantined: "价格不可信",
       cloud_account_failing: "无法读取云账户",
       pods_unschedulable: "Pod 等待节点",
+      capacity_rollout: "容量策略被撤回",
+      node_compliance: "机器不符合策略",
       held_by_budget: "受预算限制",
       signals_missing: "没有新信号",
       slo_burn: "SLO 正受威胁",
@@ -855,6 +860,7 @@ export const zh: typeof en = {
     auditDetail: "详情",
   },
   capacity,
+  capacityPolicy,
   market,
   bills,
   finops,

@@ -30,7 +30,9 @@ import { useAct } from "./act";
 import { CapacityMapTab, ConflictsTab, PendingTab, PlanTab } from "./capacity";
 import { CloudGroups } from "./capacity-groups";
 import { KarpenterOrders } from "./capacity-karpenter";
+import { CapacityPolicyTab } from "./capacity-policy";
 import { useMay } from "./me";
+import { NodeCompliancePanel } from "./node-compliance";
 import { CLUSTER_TABS } from "./search";
 import { useEnrolment } from "./use-enrolment";
 
@@ -386,11 +388,13 @@ function Body({ cluster: c }: { cluster: Cluster }) {
           </Tabs.List>
         </Tabs>
         {tab === "nodes" && <Nodes cluster={c} />}
+        {tab === "nodes" && <NodeCompliancePanel cluster={c.id} />}
         {tab === "map" && <CapacityMapTab cluster={c.id} />}
         {tab === "pending" && <PendingTab cluster={c.id} />}
         {tab === "plan" && <PlanTab cluster={c.id} />}
         {tab === "plan" && <KarpenterOrders cluster={c} />}
         {tab === "plan" && <CloudGroups cluster={c} />}
+        {tab === "policy" && <CapacityPolicyTab cluster={c} />}
         {tab === "conflicts" && <ConflictsTab cluster={c.id} />}
         {tab === "workloads" && <Workloads cluster={c} />}
         {tab === "events" && <Events cluster={c} />}

@@ -14,7 +14,17 @@ export type Range = (typeof RANGES)[number];
 export const WINDOWS = ["d7", "d14", "d30", "month", "lastMonth"] as const;
 export type Window = (typeof WINDOWS)[number];
 
-export const CLUSTER_TABS = ["nodes", "map", "pending", "plan", "conflicts", "workloads", "events", "agent"] as const;
+export const CLUSTER_TABS = [
+  "nodes",
+  "map",
+  "pending",
+  "plan",
+  "policy",
+  "conflicts",
+  "workloads",
+  "events",
+  "agent",
+] as const;
 export const WORKLOAD_TABS = ["timeline", "policy", "decisions"] as const;
 export const SETTINGS_TABS = ["keys", "members", "audit", "calendar"] as const;
 

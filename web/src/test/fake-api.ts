@@ -19,6 +19,7 @@ import type {
 import * as make from "./factories.ts";
 import * as bill from "./factories-bills.ts";
 import * as capacity from "./factories-capacity.ts";
+import { FakeCapacityPolicy } from "./fake-capacity-policy.ts";
 import { finopsRoutes } from "./fake-finops.ts";
 import { FakeGroups } from "./fake-groups.ts";
 import { FakeKarpenter } from "./fake-karpenter.ts";
@@ -74,6 +75,7 @@ export class FakeApi {
   rollouts: WireRollout[] = [];
   cloudGroups = new FakeGroups();
   karpenter = new FakeKarpenter();
+  capacityPolicy = new FakeCapacityPolicy();
   services = new FakeServices();
   me = make.aMe();
   overview = make.anOverview();
@@ -1106,6 +1108,7 @@ export class FakeApi {
       ...this.market.routes,
       ...this.cloudGroups.routes,
       ...this.karpenter.routes,
+      ...this.capacityPolicy.routes,
       ...this.services.routes,
     ]) {
       if (method !== request.method) continue;
