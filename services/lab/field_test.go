@@ -335,11 +335,13 @@ func TestTheReportIsTheSameTwiceAndEscapesNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	write := func() string {
-		r := Report{Ours: "plimsoll-cq", Span: "test", Seed: 1}
+		r := Report{Ours: "plimsoll-cq", Against: "hpa-70", Span: "test", Seed: 1}
 		if err := r.Board.AddLoad(l, entries); err != nil {
 			t.Fatal(err)
 		}
-		r.Add(l, entries)
+		if err := r.Add(l); err != nil {
+			t.Fatal(err)
+		}
 		r.Hindsight = []Hindsight{{Workload: tr.Name, Policy: r.Ours, Tuned: []Tuned{{Family: "hpa", Target: 70, Delta: 0.3}, {Family: "keda"}}}}
 		out := bytes.Buffer{}
 		if err := r.WriteHTML(&out); err != nil {

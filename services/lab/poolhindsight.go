@@ -90,7 +90,7 @@ func TunePoolInHindsight(services []*Trace, alone, shared []*Market, b *PoolBoar
 		shared = []*Market{{Name: "on demand", Pools: []Pool{OnDemand(services[0].Slots())}}}
 		alone = shared
 	}
-	p := poolTuning{times: times, allowed: mine.late/times + lateSlack*mine.all, bound: b.Bound, stop: stop}
+	p := poolTuning{times: times, allowed: mine.late/times + lateSlack*mine.all, bound: b.Bound, best: map[bool]float64{}, stop: stop}
 	h := Hindsight{Workload: strings.Join(b.Services, " + ") + ", " + row, Policy: row, Paid: mine.Cost, Ratio: mine.Ratio, Late: mine.LateRate}
 	for _, own := range []bool{false, true} {
 		t, err := p.silos(services, alone, siloed, own)
@@ -127,7 +127,7 @@ func TunePoolInHindsight(services []*Trace, alone, shared []*Market, b *PoolBoar
 // poolTuning is a search: what may be late in all, how often its windows count, and the cheapest so far.
 type poolTuning struct {
 	times, allowed, bound float64
-	best                  float64 // on-demand hours; 0: none yet
+	best                  map[bool]float64 // on-demand hours, of what follows our demand policy and of the field's; absent: none yet
 	stop                  func() bool
 }
 
@@ -135,8 +135,8 @@ type poolTuning struct {
 func (p *poolTuning) take(t *Tuned, cost, late, requests float64) {
 	t.Paid, t.Late = cost*p.times, part(late, requests)
 	t.Ratio = part(t.Paid, p.bound)
-	if p.best == 0 || cost < p.best {
-		p.best = cost
+	if best, ok := p.best[t.Own]; !ok || cost < best {
+		p.best[t.Own] = cost
 	}
 }
 
@@ -149,7 +149,8 @@ func (p *poolTuning) pooled(services []*Trace, all *Trace, shared []*Market, f *
 		for _, m := range shared {
 			s, done, err := runPooledWhile(services, m, cfg, f.New(target, services, all, cfg), func(gone, spent float64) bool {
 				spent += cost
-				return late+gone <= p.allowed && (p.best == 0 || spent < poolDearest*p.best) && (out.Target == 0 || spent*p.times < out.Paid)
+				best, ok := p.best[f.Own]
+				return late+gone <= p.allowed && (!ok || spent < poolDearest*best) && (out.Target == 0 || spent*p.times < out.Paid)
 			})
 			if err != nil {
 				return out, err
@@ -177,6 +178,9 @@ type choice struct {
 // saves most.
 func (p *poolTuning) silos(services []*Trace, markets []*Market, families []MixFamily, own bool) (Tuned, error) {
 	out := Tuned{Family: "alone", Means: "targets of the services", Own: own}
+	if own {
+		out.Family = "alone, our demand"
+	}
 	sums := []choice{{}}
 	for _, t := range services {
 		front := []choice{}
@@ -298,6 +302,6 @@ func writePooled(w io.Writer, all []Hindsight) error {
 	if err := writeTuned(w, all, "pooled bound", "services alone, or one fleet", "everything else"); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\nAs punctual only for over %.0f %% more than the best counts as none as punctual here.\n", 100*(poolDearest-1))
+	_, err := fmt.Fprintf(w, "\nOne fleet: as punctual only for over %.0f %% more than the best of its kind counts as none as punctual here.\n", 100*(poolDearest-1))
 	return err
 }

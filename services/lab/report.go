@@ -14,41 +14,36 @@ import (
 // Report is the scorecard as one page: tables and charts, nothing loaded from elsewhere, light and dark.
 type Report struct {
 	Ours      string // the policy that is set against the others
+	Against   string // drawn beside it over time
 	Span      string // test or train
 	Seed      uint64
 	Board     Board
 	Hindsight []Hindsight
 	Mixed     []MixBoard
 	Pools     []PoolBoard
-	Tuned     []Hindsight // the sections mixed and pooled against ways to buy tuned in hindsight
-	curves    []curve
+	Tuned     []Hindsight         // the sections mixed and pooled against ways to buy tuned in hindsight
+	strips    map[string][2]Strip // by workload: the whole span, and its hardest hours
 }
 
-// curve is one workload hour by hour under some policies.
-type curve struct {
-	workload string
-	lines    []curveLine
-}
-
-type curveLine struct {
-	name  string
-	hours []Hour
-}
-
-// shown beside ours in the charts over time, where they are among the policies.
-var shownInTime = []string{"hpa-70", "oracle"}
-
-// Add plays the hours of a load for the charts over time.
-func (r *Report) Add(l Load, policies []Entry) {
-	c := curve{workload: l.Trace.Name}
-	for _, name := range append([]string{r.Ours}, shownInTime...) {
-		for _, p := range policies {
-			if p.Name == name {
-				c.lines = append(c.lines, curveLine{name, Timeline(l.Trace, l.Config, p)})
-			}
+// Add plays a load for the charts over time: ours and the policy against it, which need not be on the board.
+func (r *Report) Add(l Load) error {
+	policies := []Entry{}
+	for _, name := range []string{r.Ours, r.Against} {
+		found, err := Named([]string{name})
+		if err != nil {
+			return err
 		}
+		policies = append(policies, found...)
 	}
-	r.curves = append(r.curves, c)
+	whole, zoom, err := Strips(l, policies)
+	if err != nil {
+		return err
+	}
+	if r.strips == nil {
+		r.strips = map[string][2]Strip{}
+	}
+	r.strips[l.Trace.Name] = [2]Strip{whole, zoom}
+	return nil
 }
 
 //go:embed report.html
@@ -279,8 +274,7 @@ type chartView struct {
 	SLO                     float64 // y of the objective
 	Bars                    []bar
 	BarsHeight              int
-	Lines                   []pathLine
-	TimeX, TimeY            []tickMark
+	Strips                  []stripView
 }
 
 type point struct {
@@ -300,15 +294,9 @@ type bar struct {
 	Kind       string // ours, oracle, late, fine
 }
 
-type pathLine struct {
-	Name, Kind string
-	D          template.HTMLAttr
-}
-
 // Sizes of the charts.
 const (
 	plotWide, plotHigh = 460.0, 300.0
-	timeWide, timeHigh = 960.0, 220.0
 	barStep            = 18
 	leastLate          = 1e-5 // the axis of lateness ends here; nobody late is drawn on it
 )
@@ -356,7 +344,9 @@ func (r *Report) chart(c Column, numbers map[string]int) chartView {
 			Text: fmt.Sprintf("%.2f / %.2f %%", row.Ratio, 100*row.LateRate)})
 	}
 	out.BarsHeight = len(out.Bars) * barStep
-	r.overTime(c.Workload, &out)
+	if both, ok := r.strips[c.Workload]; ok {
+		out.Strips = []stripView{viewStrip(&both[0], "The whole span"), viewStrip(&both[1], "The hardest six hours")}
+	}
 	return out
 }
 
@@ -370,50 +360,4 @@ func (r *Report) kind(row Row, c Column) string {
 		return "late"
 	}
 	return "fine"
-}
-
-// overTime draws the demand's peaks and what policies had ready, hour by hour.
-func (r *Report) overTime(workload string, out *chartView) {
-	for _, c := range r.curves {
-		if c.workload != workload || len(c.lines) == 0 || len(c.lines[0].hours) < 2 {
-			continue
-		}
-		top := 1.0
-		for _, l := range c.lines {
-			for _, h := range l.hours {
-				top = math.Max(top, math.Max(h.Peak, h.Ready))
-			}
-		}
-		n := len(c.lines[0].hours)
-		draw := func(hours []Hour, value func(h Hour) float64) template.HTMLAttr {
-			b := strings.Builder{}
-			for i, h := range hours {
-				letter := "L"
-				if i == 0 {
-					letter = "M"
-				}
-				fmt.Fprintf(&b, "%s%.1f %.1f", letter, timeWide*float64(i)/float64(n-1), timeHigh*(1-value(h)/top))
-			}
-			return template.HTMLAttr(`d="` + b.String() + `"`) //nolint:gosec // numbers only
-		}
-		out.Lines = append(out.Lines, pathLine{"demand, highest of the hour", "demand", draw(c.lines[0].hours, func(h Hour) float64 { return h.Peak })})
-		for _, l := range c.lines {
-			kind := "other"
-			switch l.name {
-			case r.Ours:
-				kind = "ours"
-			case "oracle":
-				kind = "oracle"
-			}
-			out.Lines = append(out.Lines, pathLine{l.name + ", ready", kind, draw(l.hours, func(h Hour) float64 { return h.Ready })})
-		}
-		for d := 0; d*24 < n; d++ {
-			out.TimeX = append(out.TimeX, tickMark{round1(timeWide * float64(d*24) / float64(n-1)), fmt.Sprintf("day %d", d+1)})
-		}
-		for i := range 5 {
-			v := top * float64(i) / 4
-			out.TimeY = append(out.TimeY, tickMark{round1(timeHigh * (1 - v/top)), fmt.Sprintf("%.0f", v)})
-		}
-		return
-	}
 }

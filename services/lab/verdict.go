@@ -82,3 +82,26 @@ func (v Verdict) write(w io.Writer, what string) {
 		fmt.Fprintf(w, "  %s: %s\n", l.what, orNone(l.on))
 	}
 }
+
+// WriteCompared prints on which workloads of a board policy b is dearer or cheaper than a by the measures of the claim, as both come, where it is no later.
+func WriteCompared(w io.Writer, a, b string, board *Board) error {
+	dearer, cheaper, between, later := []string{}, []string{}, []string{}, []string{}
+	for _, c := range board.Columns {
+		x, okA := board.Row(c.Workload, a)
+		y, okB := board.Row(c.Workload, b)
+		switch delta := part(y.Paid, x.Paid) - 1; {
+		case !okA || !okB:
+		case y.LateRate > x.LateRate+lateSlack:
+			later = append(later, c.Workload)
+		case delta > ClaimDearer:
+			dearer = append(dearer, c.Workload)
+		case delta <= -ClaimCheaper:
+			cheaper = append(cheaper, c.Workload)
+		default:
+			between = append(between, c.Workload)
+		}
+	}
+	_, err := fmt.Fprintf(w, "\n%s against %s as it comes, not tuned (score -hindsight tunes it): over %.0f %% dearer: %s; at least %.0f %% cheaper: %s; between: %s; later, so not compared: %s\n",
+		b, a, 100*ClaimDearer, orNone(dearer), 100*ClaimCheaper, orNone(cheaper), orNone(between), orNone(later))
+	return err
+}

@@ -59,6 +59,7 @@ type replayFlags struct {
 	seed      *uint64
 	asJSON    *bool
 	profile   *string
+	both      bool // -span may be both
 }
 
 func newReplayFlags(name string) *replayFlags {
@@ -79,7 +80,7 @@ func (f *replayFlags) prepare(args []string, stderr io.Writer) error {
 	if err := parse(f.set, args, stderr, 0); err != nil {
 		return err
 	}
-	if *f.span != "test" && *f.span != "train" {
+	if *f.span != "test" && *f.span != "train" && (*f.span != "both" || !f.both) {
 		fmt.Fprintf(stderr, "%s: -span is %q; want test or train\n", f.set.Name(), *f.span)
 		return errUsage
 	}
@@ -119,60 +120,82 @@ type scored struct {
 	mixing
 	Hindsight []lab.Hindsight `json:"hindsight,omitempty"`
 	Verdict   *lab.Verdict    `json:"verdict,omitempty"`
+	// Train is what hindsight found on the week before, and SideBySide sets the two against each other, where both were asked for.
+	Train      []lab.Hindsight  `json:"hindsight_train,omitempty"`
+	SideBySide []lab.SideBySide `json:"side_by_side,omitempty"`
+}
+
+// tuned is everything that hindsight found.
+func (s *scored) tuned() []lab.Hindsight { return slices.Concat(s.Hindsight, s.Tuned, s.TunedPools) }
+
+// scoring is what score was asked for.
+type scoring struct {
+	*replayFlags
+	entries   []lab.Entry
+	ours      lab.Entry
+	families  []lab.Family
+	hindsight bool
+	markets   bool
+	report    *lab.Report // nil: no page
 }
 
 func replayScore(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := newReplayFlags("score")
+	f.both = true
 	policies := f.set.String("policy", "", "only these, `NAMES` with commas between (see plimsoll replay policies)")
-	hindsight := f.set.Bool("hindsight", false, "tune every family of baselines on the judged span itself, at equal or better lateness than ours")
-	only := f.set.String("family", "", "of -hindsight: only these families, `NAMES` with commas between")
+	hindsight := f.set.Bool("hindsight", false, "tune every family of baselines on the judged span itself, at equal or better lateness than ours; with -span both on each of them, side by side")
+	only := f.set.String("family", "", "of -hindsight: only these families of every service alone on demand, `NAMES` with commas between")
 	ours := f.set.String("ours", "plimsoll-cq", "the `NAME` of the policy that -hindsight and -html set against the others")
+	against := f.set.String("against", "hpa-70", "the `NAME` of the policy that -html draws beside it over time")
 	markets := f.set.Bool("markets", true, "also buy in markets: the sections mixed and pool + mix (left out with -policy)")
 	html := f.set.String("html", "", "write the scorecard as one self-contained page to `FILE`")
 	if err := f.prepare(args, stderr); err != nil {
 		return err
 	}
-	entries, err := lab.Named(names(*policies))
+	if *f.span == "both" && !*hindsight {
+		fmt.Fprintln(stderr, "plimsoll replay score: -span both sets hindsight on training and test side by side; want -hindsight with it")
+		return errUsage
+	}
+	asked := scoring{replayFlags: f, hindsight: *hindsight, markets: *markets && *policies == ""}
+	var err error
+	if asked.entries, err = lab.Named(names(*policies)); err != nil {
+		return err
+	}
+	two, err := lab.Named([]string{*ours, *against})
 	if err != nil {
 		return err
 	}
-	mine, err := lab.Named([]string{*ours})
-	if err != nil {
+	asked.ours = two[0]
+	if asked.families, err = chosenFamilies(names(*only)); err != nil {
 		return err
 	}
-	families, err := chosenFamilies(names(*only))
-	if err != nil {
-		return err
-	}
-	out := scored{mixing: *newMixing(*f.data, *f.seed)}
-	out.hindsight = *hindsight
-	report := lab.Report{Ours: *ours, Span: *f.span, Seed: *f.seed}
+	report := lab.Report{Ours: *ours, Against: *against, Span: *f.span, Seed: *f.seed}
+	out := scored{}
 	err = f.profiled(func() error {
-		err := f.each(ctx, func(l lab.Load) error {
-			if err := out.AddLoad(l, entries); err != nil {
+		if *f.span == "both" {
+			train, err := asked.play(ctx, "train")
+			if err != nil {
 				return err
 			}
-			out.keep(l.Trace)
-			if *hindsight {
-				c := out.Columns[len(out.Columns)-1]
-				out.Hindsight = append(out.Hindsight, lab.TuneInHindsight(l, mine[0], c.Bound, families, func() bool { return ctx.Err() != nil }))
-			}
-			if *html != "" {
-				report.Add(l, entries)
-			}
-			return ctx.Err()
-		})
-		if err != nil || !*markets || *policies != "" {
-			return err
+			out.Train, report.Span = train.tuned(), "test"
 		}
-		return out.score(ctx)
+		if *html != "" {
+			asked.report = &report
+		}
+		judged, err := asked.play(ctx, report.Span)
+		judged.Train = out.Train
+		out = judged
+		return err
 	})
 	if err != nil {
 		return err
 	}
 	if *hindsight {
-		v := lab.Judge(slices.Concat(out.Hindsight, out.Tuned, out.TunedPools))
+		v := lab.Judge(out.tuned())
 		out.Verdict = &v
+	}
+	if *f.span == "both" {
+		out.SideBySide = lab.PutSideBySide(out.Train, out.tuned())
 	}
 	if *html != "" {
 		report.Board, report.Hindsight, report.Mixed, report.Pools, report.Tuned = out.Board, out.Hindsight, out.Mixed, out.Pools, slices.Concat(out.Tuned, out.TunedPools)
@@ -183,13 +206,47 @@ func replayScore(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	if *f.asJSON {
 		return writeJSON(stdout, out)
 	}
-	if err := out.Write(stdout); err != nil {
+	return out.print(stdout)
+}
+
+// play scores one span.
+func (q *scoring) play(ctx context.Context, span string) (scored, error) {
+	out := scored{mixing: *newMixing(*q.data, *q.seed)}
+	out.hindsight = q.hindsight
+	err := q.eachOf(ctx, span, func(l lab.Load) error {
+		if err := out.AddLoad(l, q.entries); err != nil {
+			return err
+		}
+		out.keep(l.Trace)
+		if q.hindsight {
+			c := out.Columns[len(out.Columns)-1]
+			out.Hindsight = append(out.Hindsight, lab.TuneInHindsight(l, q.ours, c.Bound, q.families, func() bool { return ctx.Err() != nil }))
+		}
+		if q.report != nil {
+			if err := q.report.Add(l); err != nil {
+				return err
+			}
+		}
+		return ctx.Err()
+	})
+	if err != nil || !q.markets {
+		return out, err
+	}
+	return out, out.score(ctx)
+}
+
+// print writes the board, and what hindsight found.
+func (s *scored) print(w io.Writer) error {
+	if err := s.Board.Write(w); err != nil {
 		return err
 	}
-	if err := out.write(stdout); err != nil || !*hindsight {
+	if err := s.write(w); err != nil || s.Verdict == nil {
 		return err
 	}
-	return lab.WriteHindsight(stdout, out.Hindsight, out.Tuned, out.TunedPools)
+	if err := lab.WriteHindsight(w, s.Hindsight, s.Tuned, s.TunedPools); err != nil || s.SideBySide == nil {
+		return err
+	}
+	return lab.WriteSideBySide(w, s.SideBySide)
 }
 
 // chosenFamilies are those named, or all.
@@ -283,6 +340,9 @@ func replayCompare(ctx context.Context, args []string, stdout, stderr io.Writer)
 		}
 	}
 	if err := tw.Flush(); err != nil {
+		return err
+	}
+	if err := lab.WriteCompared(stdout, two[0], two[1], &board); err != nil {
 		return err
 	}
 	return tellProblems(stdout, board)

@@ -83,6 +83,11 @@ func (f *replayFlags) fromFiles() ([]source, error) {
 
 // each calls fn with every load that was asked for.
 func (f *replayFlags) each(ctx context.Context, fn func(l lab.Load) error) error {
+	return f.eachOf(ctx, *f.span, fn)
+}
+
+// eachOf does it for a span, test or train.
+func (f *replayFlags) eachOf(ctx context.Context, span string, fn func(l lab.Load) error) error {
 	sources, err := f.chosen()
 	if err != nil {
 		return err
@@ -97,7 +102,7 @@ func (f *replayFlags) each(ctx context.Context, fn func(l lab.Load) error) error
 		if err != nil {
 			return err
 		}
-		if *f.span == "train" {
+		if span == "train" {
 			if t.From == 0 {
 				continue // a day without history before it: nothing to train on
 			}

@@ -50,7 +50,7 @@ func TestReplayPrintsTables(t *testing.T) {
 		want []string
 	}{
 		{[]string{"score", "--workload", "steady", "--policy", "naive,hpa-85"}, []string{"cost / bound, late %", "naive ", "hpa-85 ", "thrash, cycles/h"}},
-		{[]string{"compare", "--workload", "steady", "--policy", "hpa-70,plimsoll-cq"}, []string{"cost / bound, late %", "hpa-70", "late, points", "steady "}},
+		{[]string{"compare", "--workload", "steady", "--policy", "hpa-70,plimsoll-cq"}, []string{"cost / bound, late %", "hpa-70", "late, points", "steady ", "plimsoll-cq against hpa-70 as it comes"}},
 		{[]string{"run", "--workload", "steady", "--policy", "plimsoll-cq"}, []string{"ready, mean", "\n    47  "}},
 		{[]string{"score", "--workload", "steady", "--policy", "naive", "--span", "train"}, []string{"naive "}},
 		{[]string{"help"}, []string{"score", "compare", "run", "tune", "workloads", "policies"}},
@@ -103,6 +103,9 @@ func TestReplaySaysWhatIsWrong(t *testing.T) {
 		{[]string{"score", "--policy", "hpa-0"}, `there is no policy "hpa-0"`},
 		{[]string{"score", "--workload", "daily,nightly"}, "steady, daily, bursty, on-off"},
 		{[]string{"score", "--span", "all"}, "want test or train"},
+		{[]string{"score", "--span", "both"}, "want -hindsight with it"},
+		{[]string{"tune", "--span", "both"}, "want test or train"},
+		{[]string{"score", "--policy", "hpa-70", "--against", "magic"}, `there is no policy "magic"`},
 		{[]string{"score", "--data", empty}, "open the trace"},
 		{[]string{"score", "--data", broken}, `row 2: requests_per_second is "-4"`},
 		{[]string{"compare", "--policy", "naive"}, "two policies"},
@@ -234,6 +237,35 @@ func TestReplayChecksTheClaimInHindsight(t *testing.T) {
 	for _, b := range board.Hindsight[0].Tuned {
 		if b.Target != 0 && b.Late > board.Hindsight[0].Late+1e-9 {
 			t.Errorf("%s at %d is later than ours", b.Family, b.Target)
+		}
+	}
+}
+
+// Hindsight on training and on the test, side by side: the same two weeks that each span says alone.
+func TestReplaySetsTrainingAndTestSideBySide(t *testing.T) {
+	t.Parallel()
+	args := []string{"score", "--workload", "steady", "--policy", "plimsoll-cq", "--hindsight", "--family", "hpa"}
+	alone := map[string]scored{}
+	for _, span := range []string{"train", "test", "both"} {
+		code, out, errText := replayed(t, append(args, "--json", "--span", span)...)
+		board := scored{}
+		if err := json.Unmarshal([]byte(out), &board); err != nil || code != 0 {
+			t.Fatalf("%s: status %d, %v: %s", span, code, err, errText)
+		}
+		alone[span] = board
+	}
+	both := alone["both"]
+	if len(both.SideBySide) != 1 || len(both.Train) != 1 {
+		t.Fatalf("%d rows of %d; want one", len(both.SideBySide), len(both.Train))
+	}
+	row := both.SideBySide[0]
+	if row.Train.Ratio != alone["train"].Hindsight[0].Ratio || row.Test.Ratio != alone["test"].Hindsight[0].Ratio || row.BestDelta == nil {
+		t.Errorf("%+v; alone %v and %v", row, alone["train"].Hindsight[0].Ratio, alone["test"].Hindsight[0].Ratio)
+	}
+	code, out, errText := replayed(t, append(args, "--span", "both")...)
+	for _, w := range []string{"Training and test side by side", "within 5 % in cost / bound:", "within 5 % in ours / best:", "Claim: never over 2 %"} {
+		if code != 0 || !strings.Contains(out, w) {
+			t.Errorf("status %d, %s: %q is not in\n%s", code, errText, w, out)
 		}
 	}
 }
