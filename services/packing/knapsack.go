@@ -42,6 +42,8 @@ type pricer struct {
 	frac     bool
 	tolls    []float64 // of the heads
 	room     []int64   // of the heads
+	shared   gpuFills
+	fills    *gpuFills // picks stand for fills; nil: for shapes
 }
 
 type pick struct {
@@ -140,6 +142,20 @@ func sameOrSmallerGPU(a, b *shape, share int) bool {
 func (k *pricer) best(j int, floor float64, steps int) (float64, []item, float64) {
 	o := &k.p.offs[j]
 	k.share, k.at = o.share, o
+	v, items, most, ok := k.byFills(j, floor, steps)
+	if ok {
+		return v, items, most
+	}
+	v, items, top := k.byPods(j, floor, steps)
+	if most > 0 && top > max(v, most) {
+		top = max(v, most)
+	}
+	return v, items, top
+}
+
+// byPods searches pod by pod.
+func (k *pricer) byPods(j int, floor float64, steps int) (float64, []item, float64) {
+	o := &k.p.offs[j]
 	if k.p.bonds != nil {
 		steps *= 4
 	}
@@ -234,6 +250,9 @@ func (k *pricer) keep(val float64) {
 	if k.p.bonds != nil && !k.p.bonds.allow(k.p, k.chosen(len(k.picks)-1), true) {
 		return
 	}
+	if k.fills != nil && !k.held(len(k.picks)-1) {
+		return
+	}
 	k.top = max(k.top, val)
 	if k.found > 0 && len(k.trail) < 12 {
 		k.trail = append(k.trail, append([]item(nil), k.kept...))
@@ -243,6 +262,10 @@ func (k *pricer) keep(val float64) {
 	k.kept = k.kept[:0]
 	if k.fixed >= 0 {
 		k.kept = append(k.kept, item{k.fixed, 1})
+	}
+	if k.fills != nil {
+		k.kept = k.unfold(k.kept)
+		return
 	}
 	for i, c := range k.now {
 		if c > 0 {
@@ -388,6 +411,9 @@ func (k *pricer) dive(i int, room vec, val, pot float64) {
 		}
 		k.now[i] = c
 		if k.p.bonds != nil && c > 0 && q.bond && !k.p.bonds.allow(k.p, k.chosen(i), false) {
+			continue
+		}
+		if k.fills != nil && c > 0 && q.shape < 0 && !k.held(i) {
 			continue
 		}
 		if frac && c > 0 {
