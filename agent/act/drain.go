@@ -144,7 +144,7 @@ func (d *Drainer) uid(l Leave) (string, error) {
 	case err != nil:
 		return "", kubeError("Node/"+l.Node, err)
 	case l.UID != "" && string(n.UID) != l.UID:
-		return "", fmt.Errorf("Node/%s is another machine than the plan saw: %w", l.Node, ErrNotFound)
+		return "", fmt.Errorf("the node %s is another machine than the plan saw: %w", l.Node, ErrNotFound)
 	}
 	return string(n.UID), nil
 }
@@ -186,10 +186,8 @@ func (d *Drainer) run(parent context.Context, x Drain) {
 	left := time.Duration(x.DeadlineMS-d.env.NowMS()) * time.Millisecond
 	ctx, cancel := context.WithTimeout(parent, max(left, 0))
 	defer cancel()
-	ended, detail := "", d.env.Allowed() // the mode may have changed while the agent was away
-	if detail != "" {
-		ended = "given_up"
-	} else {
+	ended, detail := "given_up", d.env.Allowed() // the mode may have changed while the agent was away
+	if detail == "" {
 		ended, detail = d.empty(ctx, &x)
 	}
 	if parent.Err() != nil {
@@ -430,7 +428,7 @@ func (d *Drainer) podsOf(ctx context.Context, node string) ([]*corev1.Pod, error
 			return out, nil
 		}
 	}
-	return nil, fmt.Errorf("Node/%s has more than %d pods", node, maxDrainPods)
+	return nil, fmt.Errorf("the node %s has more than %d pods", node, maxDrainPods)
 }
 
 func podOver(p *corev1.Pod) bool {
@@ -469,7 +467,7 @@ func (d *Drainer) cordon(ctx context.Context, x Drain) (was bool, err error) {
 	case err != nil:
 		return false, kubeError("Node/"+x.Node, err)
 	case string(n.UID) != x.UID:
-		return false, fmt.Errorf("Node/%s is another machine now: %w", x.Node, ErrNotFound)
+		return false, fmt.Errorf("the node %s is another machine now: %w", x.Node, ErrNotFound)
 	case n.Annotations[noteDrain] == x.ID+" "+x.Cause && n.Spec.Unschedulable:
 		return false, nil // a former life did
 	case n.Spec.Unschedulable:

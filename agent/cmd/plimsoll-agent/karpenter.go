@@ -18,6 +18,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
 
@@ -133,6 +134,13 @@ func applyFile(ctx context.Context, cfg Config, path string, out io.Writer, log 
 		act.Env{NowMS: func() int64 { return time.Now().UnixMilli() }, Observed: func() map[string]int32 { return nil }}, log)
 	if k != nil {
 		actor.UseProvisioner(k)
+	}
+	if w := cfg.WarmPools; w.Enabled {
+		client, err := kubernetes.NewForConfig(rc)
+		if err != nil {
+			return fmt.Errorf("kubernetes: %w", err)
+		}
+		actor.UseWarmPools(act.NewWarmPools(client, act.WarmConfig{Namespace: w.Namespace, PriorityClass: w.PriorityClass, Image: w.Image, Max: w.Max}))
 	}
 	w := bufio.NewWriter(out)
 	var bad []string
