@@ -11,6 +11,7 @@ import (
 
 	agentv1 "plimsoll.dev/services/wire/plimsoll/agent/v1"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -157,5 +158,23 @@ func TestKarpenterMachinesHaveTheLabelsThatPodsAskFor(t *testing.T) {
 	taints, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "taints")
 	if len(taints) != 1 || !slices.ContainsFunc(taints, func(v any) bool { return strings.Contains(fmt.Sprint(v), "dedicated") }) {
 		t.Errorf("taints %v", taints)
+	}
+}
+
+func TestKarpenterLeavesNoNameOnFieldsThatItGaveBack(t *testing.T) {
+	t.Parallel()
+	k, w := newKarpenterWorld(t, "gpu")
+	w.edit("gpu", "argocd", "spec.weight", int64(7))
+	a := newKarpenterActor(t, k, t.TempDir())
+	want(t, a.apply(t, pool("gpu", 10))[0], "applied", "")
+	u := w.get("gpu").DeepCopy()
+	u.SetManagedFields(append(u.GetManagedFields(), metav1.ManagedFieldsEntry{Manager: FieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:weight":{}}}`)}))
+	w.mu.Lock()
+	w.objects["nodepools/gpu"] = u
+	w.mu.Unlock()
+	want(t, a.apply(t, absent(pool("gpu", 0)))[0], "applied", "")
+	left := w.get("gpu").GetManagedFields()
+	if len(left) != 1 || left[0].Manager != "argocd" || w.weight("gpu") != 7 {
+		t.Errorf("fields of %v, weight %d", left, w.weight("gpu"))
 	}
 }

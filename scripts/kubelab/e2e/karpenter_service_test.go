@@ -303,4 +303,13 @@ func (l *karpenterLab) asItWas(t *testing.T) {
 	if w := l.weight(t, "general"); w != 100 || policy != "WhenEmptyOrUnderutilized" || after != "600s" || cpu != "1000" || u.GetLabels()["plimsoll.dev/managed"] != "" || len(u.GetAnnotations()["plimsoll.dev/before"]) > 0 {
 		t.Errorf("weight %d, %s after %s, limit %s, labels %v, annotations %v", w, policy, after, cpu, u.GetLabels(), u.GetAnnotations())
 	}
+	for _, m := range u.GetManagedFields() {
+		if m.Manager == "plimsoll-agent" {
+			t.Errorf("its owner's next change would conflict with ours: %s", m.FieldsV1.GetRawString())
+		}
+	}
+	l.apply(t, strings.Replace(theirs, "weight: 100", "weight: 90", 1)) // whoever made it changes it as before
+	if w := l.weight(t, "general"); w != 90 {
+		t.Errorf("weight %d", w)
+	}
 }
