@@ -106,6 +106,7 @@ func New(cfg Config, deps Deps) (*Client, error) {
 	river.AddWorker(workers, &CapacitySweep{DB: deps.DB, Log: deps.Log})
 	river.AddWorker(workers, &CapacityPlan{DB: deps.DB, Prices: deps.Prices, Log: deps.Log, Took: planned, Unsound: brokenPlans})
 	river.AddWorker(workers, &CapacityRolloutSweep{DB: deps.DB, Log: deps.Log})
+	river.AddWorker(workers, &NodeCompliance{DB: deps.DB})
 	river.AddWorker(workers, &CapacityRollout{DB: deps.DB, Prices: deps.Prices, Log: deps.Log})
 	river.AddWorker(workers, &ServiceSweep{DB: deps.DB, Log: deps.Log})
 	river.AddWorker(workers, &ServicePlan{DB: deps.DB, Log: deps.Log})
@@ -152,6 +153,8 @@ func New(cfg Config, deps Deps) (*Client, error) {
 			river.NewPeriodicJob(river.PeriodicInterval(availabilityEvery), func() (river.JobArgs, *river.InsertOpts) { return AvailabilitySweepArgs{}, nil },
 				&river.PeriodicJobOpts{RunOnStart: true}),
 			river.NewPeriodicJob(river.PeriodicInterval(capacitySweepEvery), func() (river.JobArgs, *river.InsertOpts) { return CapacitySweepArgs{}, nil },
+				&river.PeriodicJobOpts{RunOnStart: true}),
+			river.NewPeriodicJob(river.PeriodicInterval(complianceEvery), func() (river.JobArgs, *river.InsertOpts) { return NodeComplianceArgs{}, nil },
 				&river.PeriodicJobOpts{RunOnStart: true}),
 			river.NewPeriodicJob(river.PeriodicInterval(capacityRolloutEvery), func() (river.JobArgs, *river.InsertOpts) { return CapacityRolloutSweepArgs{}, nil },
 				&river.PeriodicJobOpts{RunOnStart: true}),

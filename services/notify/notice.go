@@ -56,6 +56,7 @@ var headlines = map[string]map[Language]string{
 	"delivery_failed":           {English: "Channel {name} cannot be reached: {problem}", Chinese: "通道 {name} 无法送达：{problem}"},
 	"pods_unschedulable":        {English: "Cluster {cluster}: {pods} pods wait for a machine, the oldest for {oldest_seconds} s", Chinese: "集群 {cluster}：{pods} 个 Pod 在等待机器，最久已等 {oldest_seconds} 秒"},
 	"capacity_rollout":          {English: "Cluster {cluster}: a new capacity policy was taken back at step {step} of {steps}: {why}", Chinese: "集群 {cluster}：新的容量策略在第 {step} / {steps} 步被撤回：{why}"},
+	"node_compliance":           {English: "Cluster {cluster}: {nodes} machines do not obey the capacity policy", Chinese: "集群 {cluster}：{nodes} 台机器不符合容量策略"},
 	"held_by_budget":            {English: "{workload}: needs more replicas than its budget allows", Chinese: "{workload}：所需副本数超出预算允许"},
 	"signals_missing":           {English: "{workload}: no fresh signal since {since}, so nothing is decided", Chinese: "{workload}：自 {since} 起没有新信号，暂停决策"},
 	"slo_burn":                  {English: "{workload}: {late_percent} % of requests late in {window_minutes} min, {objective_percent} % allowed: {burn_rate} times the even pace", Chinese: "{workload}：{window_minutes} 分钟内 {late_percent} % 的请求迟到，允许 {objective_percent} %：为均匀速度的 {burn_rate} 倍"},

@@ -49,3 +49,17 @@ FROM node WHERE tenant_id = $1 AND cluster_id = $2 AND ended_at IS NULL ORDER BY
 	c.Nodes = capacity.Comply(policy.Policy, at, nodes)
 	return c, nil
 }
+
+// ClustersWithCapacityPolicy lists the clusters that report and have a policy.
+func ClustersWithCapacityPolicy(ctx context.Context, tx *Tx) ([]fleet.ClusterID, error) {
+	rows, err := tx.pgx.Query(ctx, `SELECT c.id::text FROM cluster c WHERE c.tenant_id = $1 AND c.data_at IS NOT NULL
+AND EXISTS (SELECT FROM capacity_policy p WHERE p.tenant_id = c.tenant_id AND p.cluster_id = c.id) ORDER BY 1`, tx.Tenant)
+	if err != nil {
+		return nil, fmt.Errorf("list clusters with capacity policies: %w", err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[fleet.ClusterID])
+	if err != nil {
+		return nil, fmt.Errorf("list clusters with capacity policies: %w", err)
+	}
+	return ids, nil
+}
