@@ -28,7 +28,7 @@ func (s *splitter) carry() {
 	for k, i := range s.live {
 		part := &p.Parts[i]
 		ready += min(part.Ready, part.From)
-		if floor := part.Target; s.rules.Traffic != TrafficLocal || p.Memory.Shift[part.Workload] > 0 {
+		if floor := part.Target; s.rules.Traffic == TrafficLocal && p.Memory.Shift[part.Workload] > 0 {
 			part.Floor = &floor
 		}
 		if part.From > part.Target {
@@ -48,9 +48,10 @@ func (s *splitter) carry() {
 	}
 	for k, i := range s.live {
 		part := &p.Parts[i]
-		most := max(part.Target, part.From-give[k])
-		if s.rules.Traffic != TrafficLocal {
-			part.Cap = &most
+		if s.rules.Traffic != TrafficLocal { // what is not given up yet is kept, also from its own policy: it stands in for what is not ready elsewhere
+			keeps := max(part.Target, part.From-give[k])
+			least := keeps
+			part.Floor, part.Cap = &least, &keeps
 		}
 	}
 	s.patience(waits)

@@ -66,7 +66,7 @@ func (c *checker) part(s *Site, p *Part) {
 	if p.Target > max(most, least) || p.Target < s.Min {
 		c.say("%s gets %d: from %d to %d", s.Name, p.Target, s.Min, max(most, least))
 	}
-	if p.Cap != nil && *p.Cap < p.Target || p.Floor != nil && *p.Floor != p.Target || (p.Cap != nil || p.Floor != nil) && c.in.Mode != fleet.ModeEnforce {
+	if p.Cap != nil && *p.Cap < p.Target || p.Floor != nil && (*p.Floor < p.Target || *p.Floor > max(p.Target, p.From)) || p.Floor != nil && p.Cap != nil && *p.Floor > *p.Cap || (p.Cap != nil || p.Floor != nil) && c.in.Mode != fleet.ModeEnforce {
 		c.say("%s: bounds are not about its target", s.Name)
 	}
 }
