@@ -67,7 +67,7 @@ type DrainEnv struct {
 
 // Drainer lets machines go gently: it cordons them, tells their pods to save their work, and evicts them under their disruption budgets. Each
 // pod is told under one id, however often the agent starts anew. What a plan lets go for money is given up, and uncordoned, when a pod does
-// not save its work or may not be evicted; what the cloud takes back is evicted in any case.
+// not save its work or may not be evicted; what the cloud takes back, or may take back, is evicted in any case.
 type Drainer struct {
 	client kubernetes.Interface
 	log    *DrainLog
@@ -193,7 +193,7 @@ func (d *Drainer) run(parent context.Context, x Drain) {
 	if parent.Err() != nil {
 		return // the next life takes it up
 	}
-	if _, goes := d.log.Of(x.UID, CauseInterruption); x.Cordoned && x.Cause == CausePlan && ended != "done" && !goes {
+	if _, goes := d.log.Of(x.UID, CauseInterruption); x.Cordoned && x.Cause != CauseInterruption && ended != "done" && !goes {
 		d.uncordon(x)
 	}
 	x.Ended, x.Detail, x.EndMS = ended, detail, d.env.NowMS()
@@ -535,7 +535,7 @@ func sentence(t Told) string {
 	return s
 }
 
-// ReleaseNodes undoes on an uninstall what drains left: machines that were cordoned for a plan take pods again. Those that the cloud takes back stay cordoned.
+// ReleaseNodes undoes on an uninstall what drains left: machines that were cordoned take pods again. Those that the cloud takes back stay cordoned.
 func ReleaseNodes(ctx context.Context, client kubernetes.Interface) (done int, err error) {
 	opts := metav1.ListOptions{Limit: drainPage}
 	for range karpenterMax / drainPage {
@@ -548,7 +548,7 @@ func ReleaseNodes(ctx context.Context, client kubernetes.Interface) (done int, e
 		for i := range list.Items {
 			n := &list.Items[i]
 			_, cause, ours := strings.Cut(n.Annotations[noteDrain], " ")
-			if !ours || cause != CausePlan {
+			if !ours || cause == CauseInterruption {
 				continue
 			}
 			call, cancel := context.WithTimeout(ctx, kubeTimeout)

@@ -451,11 +451,11 @@ func TestUninstallUncordonsWhatAPlanCordoned(t *testing.T) {
 		}
 		return n
 	}
-	client := fake.NewClientset(node("planned", "dr-1 plan"), node("taken", "dr-2 interruption"), node("theirs", ""))
-	if n, err := ReleaseNodes(context.Background(), client); n != 1 || err != nil {
+	client := fake.NewClientset(node("planned", "dr-1 plan"), node("taken", "dr-2 interruption"), node("maybe", "dr-3 rebalance"), node("theirs", ""))
+	if n, err := ReleaseNodes(context.Background(), client); n != 2 || err != nil {
 		t.Fatalf("%d, %v", n, err)
 	}
-	for name, cordoned := range map[string]bool{"planned": false, "taken": true, "theirs": true} {
+	for name, cordoned := range map[string]bool{"planned": false, "taken": true, "maybe": false, "theirs": true} {
 		n, err := client.CoreV1().Nodes().Get(context.Background(), name, metav1.GetOptions{})
 		if err != nil || n.Spec.Unschedulable != cordoned {
 			t.Errorf("%s: cordoned %v, %v", name, n.Spec.Unschedulable, err)

@@ -33,14 +33,17 @@ func (k *Kube) Leaving(nowMS int64) []Leaving {
 	for _, n := range list[corev1.Node](k, kindNodes) {
 		l := leavingOf(n)
 		if at, ok := heard[n.Name]; ok && (l == nil || l.Cause != "interruption") {
-			l = &Leaving{Cause: "interruption", Evict: true, DeadlineMS: at + noticeMS[cloudOf(n)]}
+			l = &Leaving{Cause: "interruption", Evict: true}
+			if d := noticeMS[cloudOf(n)]; d > 0 {
+				l.DeadlineMS = at + d
+			}
 		}
 		if l == nil {
 			continue
 		}
 		l.Node, l.UID = n.Name, string(n.UID)
-		if l.Cause == "interruption" && l.DeadlineMS == 0 {
-			l.DeadlineMS = k.supply.since(l.UID, nowMS) + noticeMS[cloudOf(n)]
+		if d := noticeMS[cloudOf(n)]; l.Cause == "interruption" && l.DeadlineMS == 0 && d > 0 { // of others nobody knows how long it takes
+			l.DeadlineMS = k.supply.since(l.UID, nowMS) + d
 		}
 		if !l.Evict {
 			wanted[n.Name] = false

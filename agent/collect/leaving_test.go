@@ -29,6 +29,7 @@ func TestMachinesThatGoAreNamedWithTheirTime(t *testing.T) {
 		"a Spot notice of AWS leaves two minutes":    {on("aws", taint("aws-node-termination-handler/spot-itn")), false, "interruption true 120000"},
 		"Azure leaves half a minute":                 {on("azure", taint("cloudprovider.azure.microsoft.com/draining")), false, "interruption true 30000"},
 		"Google leaves half a minute":                {on("gce", taint("cloud.google.com/impending-node-termination")), false, "interruption true 30000"},
+		"a place that nobody knows names no time":    {on("baremetal", taint("aws-node-termination-handler/spot-itn")), false, "interruption true 0"},
 		"a recommendation names no time":             {taint("aws-node-termination-handler/rebalance-recommendation"), false, "rebalance true 0"},
 		"Karpenter lets it go, and a pod asks":       {taint("karpenter.sh/disrupted"), true, "consolidation false 0"},
 		"Karpenter lets it go, and nobody asks":      {taint("karpenter.sh/disrupted"), false, ""},
