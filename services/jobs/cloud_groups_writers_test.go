@@ -64,6 +64,10 @@ func TestAnOwnedGroupsScalingIsStoppedAndGivenBack(t *testing.T) {
 	if !errors.As(err, &coded) || coded.Code != fleet.CodeConflict {
 		t.Errorf("a group whose scaling is stopped is forgotten: %v", err)
 	}
+	err = w.db.Tenant(context.Background(), w.tenant, func(tx *store.Tx) error { return store.DeleteCloudAccount(context.Background(), tx, w.group.Account) })
+	if !errors.As(err, &coded) || coded.Code != fleet.CodeConflict {
+		t.Errorf("the account that could start it again is forgotten: %v", err)
+	}
 	w.exec(`UPDATE cluster SET frozen = true WHERE tenant_id = $1`, w.tenant)
 	w.group.Own = false
 	save()

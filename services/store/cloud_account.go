@@ -71,6 +71,9 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $9)`, tx.Tenant, a.ID, a.Cloud,
 
 // DeleteCloudAccount forgets an account and what it takes to get in. Prices and commitments that came from it stay.
 func DeleteCloudAccount(ctx context.Context, tx *Tx, id string) error {
+	if err := groupsOfAccountAreFree(ctx, tx, id); err != nil {
+		return err
+	}
 	tag, err := tx.pgx.Exec(ctx, `DELETE FROM cloud_account WHERE tenant_id = $1 AND id = $2`, tx.Tenant, id)
 	if err != nil {
 		return fmt.Errorf("delete cloud account: %w", err)

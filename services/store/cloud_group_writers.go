@@ -55,6 +55,18 @@ WHERE tenant_id = $1 AND id = $2 AND NOT (enabled AND own)`, tx.Tenant, group, w
 	return tag.RowsAffected() == 1, nil
 }
 
+// groupsOfAccountAreFree refuses to forget an account that is needed to start a cloud's own scaling again.
+func groupsOfAccountAreFree(ctx context.Context, tx *Tx, account string) error {
+	var refs []string
+	if err := tx.pgx.QueryRow(ctx, `SELECT coalesce(array_agg(ref ORDER BY ref), '{}') FROM cloud_group WHERE tenant_id = $1 AND account_id = $2 AND cardinality(suspended) > 0`, tx.Tenant, account).Scan(&refs); err != nil {
+		return fmt.Errorf("look for groups of an account: %w", err)
+	}
+	if len(refs) > 0 {
+		return fleet.Errorf(fleet.CodeConflict, "the cloud's own scaling of %s is stopped by this account: switch the group off, and it is given back within a minute, then delete the account", refs[0])
+	}
+	return nil
+}
+
 // GroupMachine is a node of a cluster that may be a machine of a group.
 type GroupMachine struct {
 	UID      string
