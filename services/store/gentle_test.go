@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -132,5 +133,58 @@ func TestPlaceholdersAreNoPodsAndGrowthIsMeasured(t *testing.T) {
 	}
 	if !h100 {
 		t.Error("no machine with the GPUs of a warm pool is offered")
+	}
+}
+
+func TestADrainIsAnsweredWhenItBeginsAndToldAgainWhenItEnds(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	h := hello(1)
+	h.Capabilities = []string{store.CapabilityDrain, store.CapabilityKarpenter}
+	src := s.open(t, h)
+	if out := ingest(t, src, inventoryReport(1, day, &agentv1.Inventory{Snapshot: true})); out[0].Result != "accepted" {
+		t.Fatalf("%+v", out[0])
+	}
+	var order string
+	s.tx(t, s.tenant, func(ctx context.Context, tx *store.Tx) error {
+		_, _, err := store.OpenKarpenterOrder(ctx, tx, store.KarpenterOrder{Cluster: s.cluster, Kind: "plan", At: day, ExpiresAt: day.Add(time.Hour), CreatedBy: "planner"},
+			[]*agentv1.CapacityAction{{ActionId: "drain/u1", NodeDrain: &agentv1.NodeDrain{Node: "n1", Uid: "u1"}}, {ActionId: "warm/l4", WarmPool: &agentv1.WarmPool{Name: "l4", Count: 1}}})
+		if err != nil {
+			return err
+		}
+		list, err := store.KarpenterOrders(ctx, tx, s.cluster, 1)
+		order = list[0].ID
+		return err
+	})
+	answer := func(seq uint64, r *agentv1.ActionResult) (drain, warm store.KarpenterAction, kept store.KarpenterWork) {
+		t.Helper()
+		r.PlanId, r.Generation, r.AtMs = order, 1, day.UnixMilli()
+		report := &agentv1.Report{Seq: seq, AtMs: day.UnixMilli(), Body: &agentv1.Report_Results{Results: &agentv1.ActionResults{Results: []*agentv1.ActionResult{r}}}}
+		if out := ingest(t, src, report); out[0].Result != "accepted" {
+			t.Fatalf("%+v", out[0])
+		}
+		s.tx(t, s.tenant, func(ctx context.Context, tx *store.Tx) error {
+			list, err := store.KarpenterActions(ctx, tx, order)
+			if err != nil {
+				return err
+			}
+			drain, warm = list[0], list[1]
+			kept, err = store.LoadKarpenterWork(ctx, tx, s.cluster, false)
+			return err
+		})
+		return drain, warm, kept
+	}
+	drain, _, kept := answer(2, &agentv1.ActionResult{ActionId: "drain/u1", Outcome: "applied", AfterSpec: `{"drain":"dr-1"}`})
+	if drain.Outcome == nil || *drain.Outcome != "applied" || drain.After != `{"drain":"dr-1"}` || len(kept.Warm) != 1 || kept.Warm[0] != "l4" || len(kept.Pools)+len(kept.Overlays) != 0 {
+		t.Fatalf("begun: %+v, what may exist: %+v", drain, kept)
+	}
+	end := &agentv1.ActionResult{ActionId: "drain/u1", Outcome: "failed", ErrorCode: "precondition", Error: "train/a did not save its work: late",
+		Checkpoints: []*agentv1.Checkpoint{{Id: "cp-1", Pod: "train/a", Outcome: "late", TookMs: 30_000}}}
+	drain, _, _ = answer(3, end)
+	if *drain.Outcome != "failed" || drain.Detail != end.GetError() || !strings.Contains(drain.After, `"outcome":"late"`) || !strings.Contains(drain.After, `"took_ms":30000`) {
+		t.Errorf("ended: %+v", drain)
+	}
+	if _, warm, _ := answer(4, &agentv1.ActionResult{ActionId: "warm/l4", Outcome: "applied", AfterSpec: "{}"}); warm.Outcome == nil || *warm.Outcome != "applied" {
+		t.Errorf("the warm pool: %+v", warm)
 	}
 }
