@@ -41,8 +41,9 @@ func viewStrip(s *Strip, title string) stripView {
 			top = math.Max(top, v)
 		}
 	}
+	top = 4 * math.Ceil(top/4) // whole numbers at the grid
 	hours := func(bucket int) float64 { return float64(s.From+bucket*s.Bucket) / SlotsPerHour }
-	out := stripView{Title: fmt.Sprintf("%s: %.4g hours from hour %.4g on, in steps of %s", title, hours(n)-hours(0), hours(0), duration(s.Bucket*SlotSeconds))}
+	out := stripView{Title: fmt.Sprintf("%s: %.4g hours from hour %.4g on, in steps of %s", title, float64(s.Slots)/SlotsPerHour, hours(0), duration(s.Bucket*SlotSeconds))}
 	x := func(i int) float64 { return timeWide * float64(i) / float64(max(n-1, 1)) }
 	line := func(values []float64, area bool) template.HTMLAttr {
 		b := strings.Builder{}
@@ -92,7 +93,7 @@ func viewStrip(s *Strip, title string) stripView {
 	if hours(n)-hours(0) <= 48 {
 		step, unit = math.Max(1, math.Round((hours(n)-hours(0))/12)), func(h float64) string { return fmt.Sprintf("%.0f h", h) }
 	}
-	for h := math.Ceil(hours(0)/step) * step; h < hours(n); h += step {
+	for h := math.Ceil(hours(0)/step) * step; h < hours(0)+0.97*(hours(n)-hours(0)); h += step {
 		out.TimeX = append(out.TimeX, tickMark{round1(timeWide * (h - hours(0)) / math.Max(hours(n-1)-hours(0), 1e-9)), unit(h)})
 	}
 	for i := range 5 {

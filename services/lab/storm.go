@@ -80,7 +80,7 @@ const (
 	StormLadder = "back-off ladder"
 )
 
-// PlayStorms plays every storm with the ladder and with our own buyer.
+// PlayStorms plays every storm with the ladder, with what falls back to on demand at the first refusal, with SpotHedge and with our own buyer.
 func PlayStorms() ([]StormRow, error) {
 	out := []StormRow{}
 	for _, storm := range Storms() {
@@ -89,6 +89,8 @@ func PlayStorms() ([]StormRow, error) {
 			make func(Policy) Buyer
 		}{
 			{StormLadder, func(p Policy) Buyer { return &ladder{demand: p} }},
+			{"spot-fallback", func(p Policy) Buyer { return &spotFallback{demand: p, share: 1} }},
+			{"spothedge+1", func(p Policy) Buyer { return &spotHedge{demand: p, extra: 1} }},
 			{StormOurs, func(p Policy) Buyer { return NewProcure(DefaultProcure(), p) }},
 		} {
 			row, err := storm.play(b.make(&known{need: storm.need}))

@@ -9,6 +9,7 @@ import (
 // Strip is a stretch of the judged span in equal buckets: what was needed, what policies wanted and had ready, and what the bound runs.
 type Strip struct {
 	From   int // slots from the start of the judged span
+	Slots  int
 	Bucket int // slots of each; the last may be shorter
 	Demand []float64
 	Bound  []float64 // mean replicas of a cheapest schedule; nil where the load is impossible
@@ -23,7 +24,7 @@ type StripLine struct {
 
 // stripPoints is how many buckets a strip has at most; zoomSlots is the length of the closer one.
 const (
-	stripPoints = 336
+	stripPoints = 360
 	zoomSlots   = 6 * SlotsPerHour
 )
 
@@ -98,7 +99,7 @@ func worst(values []float64, n int) int {
 }
 
 func strip(t *Trace, plays []playedSlots, bound []float64, from, to int) Strip {
-	s := Strip{From: from, Bucket: max(1, (to-from+stripPoints-1)/stripPoints)}
+	s := Strip{From: from, Slots: to - from, Bucket: max(1, (to-from+stripPoints-1)/stripPoints)}
 	s.Demand = s.buckets(t.Rho[t.From+from:t.From+to], peakIn)
 	if bound != nil {
 		s.Bound = s.buckets(bound[from:to], meanIn)
