@@ -113,7 +113,7 @@ export function ServiceForm({
       opened
       onClose={onClose}
       size="lg"
-      title={t("service.declare")}
+      title={t(service ? "service.edit" : "service.declare")}
       closeButtonProps={{ "aria-label": t("common.close") }}
     >
       <form onSubmit={form.onSubmit(save)}>

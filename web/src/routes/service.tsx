@@ -22,7 +22,6 @@ import { PageHead, Panel, Stat } from "../components/page";
 import { ServiceForm } from "../components/service-form";
 import { BlockSkeleton, Empty, Gate, StaleNote, TableSkeleton } from "../components/state";
 import { type Column, DataTable } from "../components/table";
-import { WorkloadName } from "../components/workload-name";
 import { useFormat } from "../lib/format";
 import { moneyNumber, negateMoney } from "../lib/money";
 import { useNow } from "../lib/now";
@@ -71,7 +70,7 @@ function Why({ part: p }: { part: ServicePart }) {
   const bounded = p.floor !== null || p.cap !== null;
   const limit = (n: number | null) => (n === null ? "–" : f.integer(n));
   return (
-    <div>
+    <div style={{ minWidth: 200 }}>
       <Text size="sm" c={p.held ? "orange" : undefined}>
         {p.held ? word(t, "held", p.held) : word(t, "bound", p.bound)}
       </Text>
@@ -94,7 +93,21 @@ function Parts({ plan }: { plan: ServicePlan }) {
       key: "cluster",
       header: t("service.cluster"),
       sort: (p) => p.cluster,
-      render: (p) => <WorkloadName id={p.workloadId} workloadKey={p.workload} detail={`${p.cluster} · ${p.place}`} />,
+      render: (p) => (
+        <div style={{ minWidth: 150 }}>
+          <Link to="/clusters/$id" params={{ id: p.clusterId }} className="cell-link">
+            {p.cluster}
+          </Link>
+          <Text size="xs" c="dimmed">
+            {p.place}
+          </Text>
+          <Link to="/workloads/$id" params={{ id: p.workloadId }} className="quiet-link">
+            <Text size="xs" c="dimmed" component="span">
+              {p.workload}
+            </Text>
+          </Link>
+        </div>
+      ),
     },
     {
       key: "from",
@@ -138,7 +151,7 @@ function Parts({ plan }: { plan: ServicePlan }) {
       columns={columns}
       rowKey={(p) => p.workloadId}
       label={t("service.split")}
-      minWidth={980}
+      minWidth={1080}
     />
   );
 }

@@ -17,8 +17,8 @@ describe.each(["en", "zh"] as const)("a service in %s", (language) => {
     await find(say("The loss of it must be survived", "必须承受失去该集群"));
     await find(
       say(
-        "gives up more when what stands in for it is ready · bounded to 6 – 9",
-        "替代副本就绪后再减少 · 约束为 6 – 9",
+        "gives up more when what stands in for it is ready · bounded to 9 – 9",
+        "替代副本就绪后再减少 · 约束为 9 – 9",
       ),
     );
     expect(document.querySelector("[data-part=inference-us]")?.textContent).toBe("6");
@@ -66,7 +66,7 @@ test("a service is changed with the version that was read, and what the form doe
   const { fake } = await renderAt(page);
   await find("The loss of it must be survived");
   fireEvent.click(screen.getByRole("button", { name: "Change" }));
-  const dialog = within(await screen.findByRole("dialog", { name: "Declare a service" }, SLOW));
+  const dialog = within(await screen.findByRole("dialog", { name: "Change" }, SLOW));
   fireEvent.click(dialog.getByRole("radio", { name: "Off" }));
   fireEvent.click(dialog.getByRole("button", { name: "Save" }));
   await waitFor(() => {

@@ -103,7 +103,7 @@ export class FakeServices {
         ready: 9,
         need: 8,
         target: 6,
-        floor: 6,
+        floor: 9,
         cap: 9,
         bound: "price",
         wait: "ready",
