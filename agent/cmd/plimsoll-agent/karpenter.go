@@ -32,7 +32,7 @@ const (
 	conflictLook  = 30 * time.Second
 	conflictAgain = 10 * time.Minute // the same conflict is told again after this
 	maxPlanFile   = 32 << 20
-	karpenterQPS  = 100
+	karpenterQPS  = 400
 )
 
 func (k Karpenter) faults(kubernetes bool) []error {
@@ -57,7 +57,7 @@ func provisioner(cfg Config, rc *rest.Config) (*act.Karpenter, error) {
 		return nil, nil
 	}
 	rc = rest.CopyConfig(rc)
-	rc.QPS, rc.Burst = karpenterQPS, 2*karpenterQPS // a plan's pools are to open at nearly the same time
+	rc.QPS, rc.Burst = karpenterQPS, 2*karpenterQPS // a plan's pools are to open at nearly the same time; sixteen calls are under way at once
 	objects, err := dynamic.NewForConfig(rc)
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes: %w", err)
