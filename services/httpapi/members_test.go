@@ -39,9 +39,10 @@ func TestEveryOperationKnowsWhoMayCallIt(t *testing.T) {
 	d := openDoor(t, doorOptions{requestsPerMinute: 100_000})
 	open := map[string]bool{"login": true, "logout": true}
 	viewerMay := map[string]string{
-		"change-password":    "one's own",
-		"lint-policy":        "computes, changes nothing",
-		"recompute-decision": "computes, changes nothing",
+		"change-password":         "one's own",
+		"lint-policy":             "computes, changes nothing",
+		"recompute-decision":      "computes, changes nothing",
+		"preview-capacity-policy": "computes, changes nothing",
 	}
 	viewer := d.key(d.tenant.ID, auth.RoleViewer)
 	operations := 0

@@ -99,6 +99,7 @@ async function pagesOf(page) {
       `/clusters/${cluster.id}?tab=plan`,
       ["[data-capacity-plan] table", "[data-karpenter]", "[data-cloud-groups]"],
     ],
+    ["cluster-policy", `/clusters/${cluster.id}?tab=policy`, ["[data-capacity-policy] input"]],
     ["cluster-conflicts", `/clusters/${cluster.id}?tab=conflicts`, ["main h1"]],
     ["cluster-workloads", `/clusters/${cluster.id}?tab=workloads`, [row]],
     ["cluster-events", `/clusters/${cluster.id}?tab=events`, ["main h1"]],
@@ -401,6 +402,30 @@ async function steering(page, where) {
   await settled(page);
 }
 
+/** A draft of a capacity policy: what it changes, what a plan would be under it, and nothing saved. */
+async function capacityPolicy(page, where) {
+  where.now = "capacity policy";
+  const cluster = (await ask(page, "/clusters?limit=5"))?.items?.[0];
+  const before = await ask(page, `/clusters/${cluster.id}/capacity-policy`);
+  await page.goto(`${BASE_URL}/clusters/${cluster.id}?tab=policy`);
+  const form = page.locator("[data-capacity-policy]");
+  await form.getByLabel("Machines", { exact: true }).fill("9000", { timeout: WAIT });
+  await form.locator("[data-policy-changes] >> text=9000").waitFor({ timeout: WAIT });
+  await form.getByRole("button", { name: "Preview the plan" }).click();
+  const shown = await form
+    .locator("[data-policy-comparison] table")
+    .first()
+    .waitFor({ timeout: WAIT })
+    .then(() => true)
+    .catch(() => false);
+  if (!shown) fail("capacity policy", "no preview of a plan came");
+  await form.getByRole("button", { name: "Discard" }).click();
+  await form.locator("[data-policy-changes]").waitFor({ state: "detached", timeout: WAIT });
+  const after = await ask(page, `/clusters/${cluster.id}/capacity-policy`);
+  if (after?.version !== before?.version) fail("capacity policy", "a preview saved something");
+  await settled(page);
+}
+
 /** Approves a proposal and says which; null when none is waiting. */
 async function approveOne(page, where) {
   where.now = "approve";
@@ -486,6 +511,7 @@ try {
     if (language === "en" && scheme === "light") {
       await clickThrough(page, where);
       await steering(page, where);
+      await capacityPolicy(page, where);
     }
     // Proposals come and go: each pass tries until one was there.
     if (!approved) approved = await approveOne(page, where);

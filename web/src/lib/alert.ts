@@ -1,5 +1,6 @@
 import type { TFunction } from "i18next";
 import type { Alert } from "../api/alerts";
+import { rolloutWhy } from "./capacity-policy";
 import type { Format } from "./format";
 import { parseMoney } from "./money";
 
@@ -84,6 +85,13 @@ export function alertText(t: TFunction, f: Format, alert: Alert): string {
   }
   if (alert.kind === "scale_out_failing" && typeof cluster === "string") {
     return t("alerts.scaleOut", { cluster, failed: count("failed"), tried: count("tried") });
+  }
+  if (alert.kind === "capacity_rollout" && typeof cluster === "string" && typeof figures.why === "string") {
+    const why = rolloutWhy(figures.why);
+    return `${cluster}: ${why ? t(`capacityPolicy.rollout.why.${why}`) : figures.why}`;
+  }
+  if (alert.kind === "node_compliance" && typeof cluster === "string") {
+    return t("capacityPolicy.compliance.alert", { cluster, nodes: count("nodes") });
   }
   for (const key of ["workload", "region"]) {
     const value = alert.detail[key];

@@ -1,5 +1,13 @@
 // The fields of a capacity policy as an editor shows them: texts, with bounds and defaults, and what is wrong with them.
 import type { PolicyDoc } from "../api/capacity-policy";
+import { capacityPolicy } from "../locales/capacity-policy.en";
+
+export type RolloutWhy = keyof typeof capacityPolicy.rollout.why;
+
+/** A reason that this page has words for; null: it has none. */
+export function rolloutWhy(code: string): RolloutWhy | null {
+  return Object.hasOwn(capacityPolicy.rollout.why, code) ? (code as RolloutWhy) : null;
+}
 
 export type FieldKind = "integer" | "seconds" | "hours" | "permille" | "money" | "flag" | "names" | "text" | "rows";
 

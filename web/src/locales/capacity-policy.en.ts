@@ -143,6 +143,7 @@ export const capacityPolicy = {
   atOnceText: "This cluster enforces: the next plan acts on it everywhere at once. Say why; the audit log keeps it.",
   atOnceReason: "Why",
   rollOut: "Roll out in steps",
+  underway: "A rollout to this cluster is under way: end it before the next one begins.",
   plan: {
     inForce: "In force",
     proposed: "Proposed",
@@ -247,6 +248,7 @@ export const capacityPolicy = {
     noPolicy: "No policy asks anything of machines",
     noPolicyText: "Save one under Policy.",
     never: "The cluster never reported",
+    alert: "{{cluster}}: {{nodes}} machines",
     summary: "{{breaking}} of {{checked}} machines do not obey it; of {{unknown}} not everything is known.",
     truncated: "Only the first ones are shown.",
     node: "Machine",

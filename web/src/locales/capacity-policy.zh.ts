@@ -118,6 +118,7 @@ export const capacityPolicy: typeof en = {
   atOnceText: "本集群处于执行模式：下一个计划会立即在全部范围内照此执行。请说明原因，审计日志会保留。",
   atOnceReason: "原因",
   rollOut: "分步发布",
+  underway: "此集群有发布正在进行：结束后才能开始下一个。",
   plan: {
     inForce: "当前策略",
     proposed: "新策略",
@@ -220,6 +221,7 @@ export const capacityPolicy: typeof en = {
     noPolicy: "没有策略对机器提出要求",
     noPolicyText: "请在“策略”中保存一个。",
     never: "集群从未上报",
+    alert: "{{cluster}}：{{nodes}} 台机器",
     summary: "{{checked}} 台机器中 {{breaking}} 台不符合；{{unknown}} 台的信息不全。",
     truncated: "只显示前面的部分。",
     node: "机器",

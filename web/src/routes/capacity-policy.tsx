@@ -164,6 +164,11 @@ function Editor({
         }
       >
         <Changes before={saved} after={draft} />
+        {may && enforces && underway && changed && (
+          <Text size="sm" c="dimmed" mt="xs">
+            {t("capacityPolicy.underway")}
+          </Text>
+        )}
         {!may && (
           <Text size="sm" c="dimmed" mt="xs">
             {t("capacityPolicy.readOnly")}

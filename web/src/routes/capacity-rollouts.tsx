@@ -29,10 +29,9 @@ import { ask } from "../components/ask";
 import { PartSigns, PolicyComparison } from "../components/capacity/policy-compare";
 import { Panel } from "../components/page";
 import { Empty, Gate, StaleNote, TableSkeleton } from "../components/state";
-import { splitNames } from "../lib/capacity-policy";
+import { rolloutWhy, splitNames } from "../lib/capacity-policy";
 import { useFormat } from "../lib/format";
 import { useNow } from "../lib/now";
-import { capacityPolicy } from "../locales/capacity-policy.en";
 import { useAct } from "./act";
 import { useActorName } from "./actor";
 import { useMay } from "./me";
@@ -46,12 +45,12 @@ const COLOR: Record<CapacityRolloutState, string> = {
   cancelled: "gray",
   superseded: "gray",
 };
-type Why = keyof typeof capacityPolicy.rollout.why;
-const isWhy = (code: string): code is Why => Object.hasOwn(capacityPolicy.rollout.why, code);
-
 function useWhy() {
   const { t } = useTranslation();
-  return (code: string) => (isWhy(code) ? t(`capacityPolicy.rollout.why.${code}`) : code);
+  return (code: string) => {
+    const known = rolloutWhy(code);
+    return known ? t(`capacityPolicy.rollout.why.${known}`) : code;
+  };
 }
 
 function StateBadge({ state }: { state: CapacityRolloutState }) {

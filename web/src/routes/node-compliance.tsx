@@ -1,4 +1,4 @@
-// Machines that do not obey the capacity policy: above the list of nodes.
+// Machines that do not obey the capacity policy: below the list of nodes.
 import { Badge, Group, Stack, Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
