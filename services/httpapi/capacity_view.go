@@ -182,6 +182,9 @@ type CapacityNode struct {
 	MemMiB   int64               `json:"memory_mib" doc:"for pods"`
 	GPUModel fleet.GPUModel      `json:"gpu_model"`
 	GPUCount int64               `json:"gpu_count"`
+	Driver   string              `json:"gpu_driver" doc:"version of the NVIDIA driver; empty: not known"`
+	CUDA     string              `json:"gpu_cuda" doc:"newest CUDA that the driver runs; empty: not known"`
+	Compute  string              `json:"gpu_compute_capability" doc:"empty: not known"`
 	CPUUsed  int64               `json:"cpu_milli_requested"`
 	MemUsed  int64               `json:"memory_mib_requested"`
 	GPUUsed  float64             `json:"gpus_requested"`
@@ -388,7 +391,7 @@ func (s *Server) capacityNode(in *capacity.Input, i int, pods []int, note capaci
 	n := &in.Nodes[i]
 	currency := s.prices().Currency()
 	v := CapacityNode{Name: n.Name, Pool: n.Pool, Offering: offeringView(n.Offering), Phase: n.Phase, Notice: n.Notice, CPUMilli: n.CPUMilli, MemMiB: n.MemMiB, GPUModel: n.GPUModel, GPUCount: n.GPUCount,
-		Price: moneyOrNil(n.Price, currency), Pods: []CapacityPods{}, PodCount: len(pods), GPUs: []CapacityGPUGroup{}, State: note.State, Reason: note.Reason, Detail: note.Detail}
+		Driver: n.Facts.Driver, CUDA: n.Facts.CUDA, Compute: n.Facts.Compute, Price: moneyOrNil(n.Price, currency), Pods: []CapacityPods{}, PodCount: len(pods), GPUs: []CapacityGPUGroup{}, State: note.State, Reason: note.Reason, Detail: note.Detail}
 	if v.State == "" {
 		v.State = capacity.NodeStays
 	}

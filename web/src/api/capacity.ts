@@ -52,6 +52,10 @@ export interface MapNode {
   memoryRatio: number | null;
   gpuModel: string;
   gpuCount: number;
+  /** Empty: not known. */
+  driver: string;
+  cuda: string;
+  computeCapability: string;
   gpusUsed: number;
   price: Money | null;
   pods: PodsOnNode[];
@@ -255,6 +259,9 @@ function readNode(wire: Nullable<Schemas["CapacityNode"], "price" | "best">): Ma
     memoryRatio: ratio(wire.memory_mib_requested, wire.memory_mib),
     gpuModel: wire.gpu_model,
     gpuCount: wire.gpu_count,
+    driver: wire.gpu_driver,
+    cuda: wire.gpu_cuda,
+    computeCapability: wire.gpu_compute_capability,
     gpusUsed: wire.gpus_requested,
     price: readMoneyOr(wire.price),
     pods: (wire.pods ?? []).map((p) => ({ workload: p.workload, count: p.count, gpus: p.gpus })),

@@ -30,6 +30,7 @@ test("a node tells what runs on it, how its GPUs are cut and why it stays", asyn
   expect(await screen.findByText("1g.5gb × 56", {}, SLOW)).toBeTruthy();
   expect(screen.getByText(/changed only by a drain/)).toBeTruthy();
   expect(screen.getByText(/2 × media\/Deployment\/image-gen/)).toBeTruthy();
+  expect(screen.getByText("550.54.14, CUDA up to 12.4")).toBeTruthy();
 });
 
 test("a group tells what else was considered, and the ladder", async () => {

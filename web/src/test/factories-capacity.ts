@@ -27,6 +27,9 @@ function aMapNode(name: string, over: Partial<Schemas["CapacityNode"]> = {}): Sc
     memory_mib_requested: 24_576,
     gpu_model: "L4",
     gpu_count: 4,
+    gpu_driver: "550.54.14",
+    gpu_cuda: "12.4",
+    gpu_compute_capability: "8.9",
     gpus_requested: 1.5,
     price: money("4.6016"),
     pods: [{ workload: "media/Deployment/image-gen", count: 2, gpus: 1.5, cpu_milli: 6000 }],
@@ -111,6 +114,7 @@ export function aCapacityPlan(): Schemas["CapacityPlan"] {
     mode: "recommend",
     held: ["action_rate"],
     unpriced: 1,
+    markets: [],
     warm: [
       {
         rule: "l4-spare",

@@ -110,6 +110,19 @@ export function NodeDetail({ node }: { node: MapNode }) {
                     label: t("capacity.gpus"),
                     value: `${t("common.of", { part: f.number(node.gpusUsed), whole: f.integer(node.gpuCount) })} ${node.gpuModel}`,
                   },
+                  {
+                    label: t("capacity.driver"),
+                    value: node.driver
+                      ? t("capacity.driverRuns", {
+                          driver: node.driver,
+                          cuda: node.cuda || t("capacity.pending.unknown"),
+                        })
+                      : t("capacity.pending.unknown"),
+                  },
+                  {
+                    label: t("capacity.compute"),
+                    value: node.computeCapability || t("capacity.pending.unknown"),
+                  },
                 ]
               : []),
             ...node.groups.map((g, i) => ({
