@@ -2423,6 +2423,41 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/workloads/{id}/hints": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the load that people expect of a workload */
+        get: operations["list-workload-hints"];
+        put?: never;
+        /** Tell that a workload will have more load for a while */
+        post: operations["create-workload-hint"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workloads/{id}/hints/{hint}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Take back a hint */
+        delete: operations["delete-workload-hint"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/workloads/{id}/policy": {
         parameters: {
             query?: never;
@@ -2647,7 +2682,7 @@ export interface components {
             memory: components["schemas"]["Money"];
             /** @description for people: the workload's key, the cluster's name, else the key */
             name: string;
-            /** @description amount of the span of the same length before */
+            /** @description amount of the span of the same length before; of as much of it as has passed of a span that still runs */
             previous: components["schemas"]["Money"];
             /**
              * Format: double
@@ -3275,8 +3310,14 @@ export interface components {
             cpu_milli_requested: number;
             /** @description such as the pod that protects it */
             detail: string;
+            /** @description empty: not known */
+            gpu_compute_capability: string;
             /** Format: int64 */
             gpu_count: number;
+            /** @description newest CUDA that the driver runs; empty: not known */
+            gpu_cuda: string;
+            /** @description version of the NVIDIA driver; empty: not known */
+            gpu_driver: string;
             /** @description how its GPUs are given out; empty: whole ones */
             gpu_groups: components["schemas"]["CapacityGPUGroup"][] | null;
             gpu_model: string;
@@ -5202,6 +5243,64 @@ export interface components {
              */
             total: number;
         };
+        Hint: {
+            /**
+             * Format: double
+             * @description times the demand of the hour before; requests per second; replicas
+             */
+            amount: number;
+            /** Format: date-time */
+            created_at: string;
+            created_by: string;
+            /** Format: date-time */
+            from: string;
+            id: string;
+            /** @enum {string} */
+            kind: "factor" | "rate" | "replicas";
+            note: string;
+            /**
+             * @description by our clock; it takes effect one start of a replica earlier
+             * @enum {string}
+             */
+            state: "ahead" | "now" | "over";
+            /** Format: date-time */
+            to: string;
+        };
+        HintBody: {
+            /**
+             * Format: double
+             * @description more than 0; a factor at most 100
+             */
+            amount: number;
+            /** Format: date-time */
+            from: string;
+            /**
+             * @description factor: times the demand of the hour before; rate: requests per second; replicas: at least so many. Factor and rate need a policy with an slo rule
+             * @enum {string}
+             */
+            kind: "factor" | "rate" | "replicas";
+            /** @description what the event is */
+            note?: string;
+            /**
+             * Format: date-time
+             * @description in the future, at most 31 days after from
+             */
+            to: string;
+        };
+        HintList: {
+            /** @description by when they begin; overlapping ones may be, the largest wins */
+            items: components["schemas"]["Hint"][] | null;
+            /**
+             * Format: int64
+             * @description that may be there at a time
+             */
+            most: number;
+            /**
+             * @description what the policy in force can use: all with an slo rule, replicas with other rules, none without a policy
+             * @enum {string}
+             */
+            reads: "all" | "replicas" | "none";
+        };
         Instance: {
             allocatable: components["schemas"]["Allocatable"];
             arch: string;
@@ -5992,7 +6091,7 @@ export interface components {
              */
             idle_share: number;
             month_to_date: components["schemas"]["Money"];
-            /** @description the same number of days before this month */
+            /** @description as much time before this month as has passed of it, to the hour */
             previous_same_span: components["schemas"]["Money"];
             today: components["schemas"]["Money"];
             /**
@@ -19641,6 +19740,222 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["WorkloadForecast"];
                 };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "list-workload-hints": {
+        parameters: {
+            query?: {
+                /** @description also those of the last 30 days that are over */
+                past?: boolean;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HintList"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "create-workload-hint": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["HintBody"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Hint"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "delete-workload-hint": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+                hint: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Unauthorized */
             401: {
