@@ -38,6 +38,7 @@ func (s *solver) adopt(old *program, lp *master, r *rows) bool {
 		}
 	}
 	next := newMaster(lp.rhs, lp.cover, lp.cols[:lp.cover])
+	next.stop, next.work = lp.stop, old.lp.work
 	next.cols = append(next.cols[:0:0], lp.cols...)
 	next.in = make([]bool, len(lp.cols))
 	clear(next.slack)

@@ -86,9 +86,14 @@ func (s *seating) pack() *Answer {
 	opts := x.opts
 	opts.program = true
 	for turn := 0; turn < 6; turn++ {
+		before := s.first
 		s.again0(opts, c)
+		if before != nil && x.stop() { // what was finished before is better than what was begun
+			s.first, c.heads = before, c.heads[:len(before.p.heads)]
+			break
+		}
 		more := s.cuts()
-		if len(more) == 0 || x.stop() || turn == 5 {
+		if len(more) == 0 || x.stop() || turn == 5 || (s.first.program != nil && s.first.program.lp.work > cutWork) {
 			break
 		}
 		c.heads = append(c.heads, more...)
@@ -459,6 +464,9 @@ func (s *seating) boundOf(a *Answer) {
 		h.max = h.sum(loose)
 		c.heads = append(c.heads, h)
 	}
+	if x.bound = s.boundFor(pin, c); x.bound.Float() > 0.97*a.Weighed.Float() || x.opts.quick || x.stop() {
+		return
+	}
 	opts := x.opts
 	opts.Effort, opts.program = 1, true
 	p := newCrowded(s.plain, x.given, opts, pin, nil, c)
@@ -473,6 +481,25 @@ func (s *seating) boundOf(a *Answer) {
 		n[i] = p.shapes[i].count
 	}
 	x.bound = b.proof.bound(n)
+}
+
+// boundFor is what the proof of all pods says of those that are left, with other heads.
+func (s *seating) boundFor(pin []int32, c *crowd) fleet.Money {
+	p := s.proved.p
+	left := make([]int64, len(p.shapes))
+	for i := range p.shapes {
+		for _, pod := range p.shapes[i].pods {
+			if pin[pod] >= 0 {
+				left[i]++
+			}
+		}
+	}
+	pr := s.proved.proof
+	pr.charge = s.proved.charge()
+	for h, v := range pr.tolls {
+		pr.charge.Add(pr.charge, new(big.Int).Mul(big.NewInt(v), big.NewInt(c.heads[h].max)))
+	}
+	return pr.bound(left)
 }
 
 // proof says of each shape under all its rules what the proof of the kinds says. A kind's value holds for at most so many pods on a

@@ -25,6 +25,8 @@ type master struct {
 	alpha []float64
 	since int // pivots since the inverse was made anew
 	slack []bool
+	work  int64       // multiplications in the inverse so far
+	stop  func() bool // asked now and then; nil: never
 }
 
 // newMaster starts from one column per cover row, which must cover that row only and be given in the order of rows.
@@ -65,7 +67,10 @@ const tiny = 1e-9
 
 // solve runs the primal simplex to the end or for at most steps pivots.
 func (s *master) solve(steps int) {
-	for range steps {
+	for step := range steps {
+		if step%64 == 63 && s.stop != nil && s.stop() {
+			return
+		}
 		enter, slackRow, best := -1, -1, -1e-7
 		for j := range s.cols {
 			if s.in[j] {
@@ -181,6 +186,7 @@ func (s *master) swap(leave int, ratio, d float64) {
 		}
 		v /= p
 		col[leave] = v
+		s.work += int64(len(touched))
 		for _, i := range touched {
 			col[i] -= alpha[i] * v
 		}

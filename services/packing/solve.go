@@ -67,12 +67,18 @@ func (s *solver) solve() {
 	demand := s.demand()
 	lp, rows := s.master(demand)
 	s.program = &program{s, lp, rows}
+	lp.stop = s.stop
+	if s.start != nil && s.adopt(s.start, lp, rows) {
+		for h, row := range rows.head {
+			if row >= 0 {
+				s.tollNow[h] = max(0, -lp.y[row])
+			}
+		}
+	}
+	s.start = nil
 	s.duals = append([]float64(nil), lp.y[:lp.cover]...)
 	bins, short := s.greedy(s.duals, demand, 30)
 	s.offer(bins, short)
-	if s.start != nil && s.adopt(s.start, lp, rows) {
-	}
-	s.start = nil
 	s.addPool(lp, rows)
 	s.addBins(lp, rows, bins)
 	s.generate(lp, rows)
@@ -106,9 +112,15 @@ func (s *solver) solve() {
 	}
 }
 
+// cutWork and diveWork are how much work in the inverse more cuts, and more than one dive, may follow; about a second per thousand million.
+const (
+	cutWork  = 20_000_000_000
+	diveWork = 3_000_000_000
+)
+
 // dives rounds the program a few times, each time with the patterns that the times before have found, until it comes near.
 func (s *solver) dives(lp *master, r *rows) {
-	for turn := 0; turn < 4 && (turn == 0 || s.cost > lp.value()*1.006) && !s.stop(); turn++ {
+	for turn := 0; turn < 4 && (turn == 0 || (s.cost > lp.value()*1.006 && lp.work < diveWork)) && !s.stop(); turn++ {
 		s.choose(lp, r)
 		s.dive(lp, r)
 		s.addPool(lp, r)
@@ -214,8 +226,8 @@ func (s *solver) master(demand []int32) (*master, *rows) {
 	for _, i := range r.shape {
 		for _, h := range p.shapes[i].heads {
 			if r.head[h] < 0 {
-				r.head[h] = int32(len(rhs)) //nolint:gosec // bounded by maxPods
-				rhs = append(rhs, float64(p.heads[h].max))
+				r.head[h] = int32(len(rhs))                                                       //nolint:gosec // bounded by maxPods
+				rhs = append(rhs, float64(p.heads[h].max)+0.01*float64(mix(uint64(h))%1000)/1000) //nolint:gosec // a hash; a little off, or hundreds of them are met at once and the simplex stalls
 			}
 		}
 	}
