@@ -380,13 +380,13 @@ func TestTwoCapacityPoliciesAreNeverInForceOnOneCluster(t *testing.T) {
 	t.Parallel()
 	e := newRolling(t)
 	e.tick(0, e.cluster)
-	random := rand.New(rand.NewSource(7)) //nolint:gosec // a test
+	random := rand.New(rand.NewSource(7))
 	var open string
 	var loaded []*capacity.Input
 	quiet := func(fn func(ctx context.Context, tx *store.Tx) error) {
 		err := e.db.Tenant(context.Background(), e.tenant, func(tx *store.Tx) error { return fn(context.Background(), tx) })
 		var coded *fleet.Error
-		if err != nil && !(errors.As(err, &coded) && coded.Code == fleet.CodeConflict) {
+		if err != nil && (!errors.As(err, &coded) || coded.Code != fleet.CodeConflict) {
 			t.Fatal(err)
 		}
 	}
