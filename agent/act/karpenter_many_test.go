@@ -172,7 +172,11 @@ func TestKarpenterLeavesNoNameOnFieldsThatItGaveBack(t *testing.T) {
 	w.mu.Lock()
 	w.objects["nodepools/gpu"] = u
 	w.mu.Unlock()
+	w.busy = 2 // Karpenter writes the pool's status meanwhile
 	want(t, a.apply(t, absent(pool("gpu", 0)))[0], "applied", "")
+	if w.busy != 0 {
+		t.Fatal("nothing was in the way")
+	}
 	left := w.get("gpu").GetManagedFields()
 	if len(left) != 1 || left[0].Manager != "argocd" || w.weight("gpu") != 7 {
 		t.Errorf("fields of %v, weight %d", left, w.weight("gpu"))

@@ -33,6 +33,7 @@ type karpenterWorld struct {
 	forbidden bool
 	writes    int
 	fail      int // writes that fail from now on
+	busy      int // PUTs of a pool that was given back that come too late
 }
 
 func newKarpenterWorld(t *testing.T, own ...string) (*Karpenter, *karpenterWorld) {
@@ -94,6 +95,11 @@ func (w *karpenterWorld) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPut:
 		in := &unstructured.Unstructured{}
 		_ = json.NewDecoder(r.Body).Decode(&in.Object)
+		if w.busy > 0 && in.GetLabels()[managedLabel] == "" && w.objects[key].GetLabels()[managedLabel] == "" {
+			w.busy--
+			refuse(rw, http.StatusConflict, metav1.StatusReasonConflict)
+			return
+		}
 		w.objects[key] = in
 		answer(rw, http.StatusOK, in.Object)
 	default:

@@ -198,27 +198,37 @@ func (k *Karpenter) releasePool(ctx context.Context, u *unstructured.Unstructure
 	next.SetAnnotations(notes)
 	ctx, cancel := context.WithTimeout(ctx, kubeTimeout)
 	defer cancel()
-	given, err := k.objects.Resource(poolsResource).Update(ctx, next, metav1.UpdateOptions{FieldManager: FieldManager})
-	if err != nil {
-		return kubeError("NodePool/"+u.GetName(), err)
-	}
-	return k.disown(ctx, given)
-}
-
-// disown takes our name from the fields of a pool that was given back: whoever applies it next would be told of a conflict with us. Where nobody else has a field it
-// stays, since a list of none means all.
-func (k *Karpenter) disown(ctx context.Context, u *unstructured.Unstructured) error {
-	all := u.GetManagedFields()
-	left := slices.DeleteFunc(slices.Clone(all), func(m metav1.ManagedFieldsEntry) bool { return m.Manager == FieldManager })
-	if len(left) == 0 || len(left) == len(all) {
-		return nil
-	}
-	next := u.DeepCopy()
-	next.SetManagedFields(left)
 	if _, err := k.objects.Resource(poolsResource).Update(ctx, next, metav1.UpdateOptions{FieldManager: FieldManager}); err != nil {
 		return kubeError("NodePool/"+u.GetName(), err)
 	}
-	return nil
+	return k.disown(ctx, u.GetName())
+}
+
+// disownAttempts is how often it is tried to take our name from a pool while Karpenter writes its status.
+const disownAttempts = 5
+
+// disown takes our name from the fields of a pool that was given back: whoever applies it next would be told of a conflict with us. Where nobody else has a field it
+// stays, since a list of none means all.
+func (k *Karpenter) disown(ctx context.Context, name string) error {
+	for try := 1; ; try++ {
+		u, err := k.objects.Resource(poolsResource).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return kubeError("NodePool/"+name, err)
+		}
+		all := u.GetManagedFields()
+		left := slices.DeleteFunc(slices.Clone(all), func(m metav1.ManagedFieldsEntry) bool { return m.Manager == FieldManager })
+		if len(left) == 0 || len(left) == len(all) {
+			return nil
+		}
+		u.SetManagedFields(left)
+		_, err = k.objects.Resource(poolsResource).Update(ctx, u, metav1.UpdateOptions{FieldManager: FieldManager})
+		switch {
+		case err == nil:
+			return nil
+		case !apierrors.IsConflict(err) || try == disownAttempts:
+			return kubeError("NodePool/"+name, err)
+		}
+	}
 }
 
 // closed lets a pool buy nothing and replace nothing any more; machines without pods still go.
