@@ -100,36 +100,54 @@ const lateSlack = 1e-9
 
 func tuneFamily(l Load, f *Family, mine Row, bound float64) Tuned {
 	out := Tuned{Family: f.Name, Means: f.Means}
-	best := -1
-	try := func(target int) bool {
+	_ = search(f.Targets, loadSteps, func(target int) (bool, error) { // nothing in it fails
 		out.Tried++
 		s, ok := l.runWhile(f.New(target, l.Trace, l.Config), func(s *Score) bool {
 			return s.Late <= (mine.LateRate+lateSlack)*mine.Requests && (out.Target == 0 || s.Paid < out.Paid*SlotsPerHour)
 		})
-		if !ok {
-			return false
+		if ok {
+			out.Target, out.Ratio, out.Paid, out.Late = target, part(s.Paid, bound), s.Paid, s.LateRatio()
 		}
-		out.Target, out.Ratio, out.Paid, out.Late = target, part(s.Paid, bound), s.Paid, s.LateRatio()
-		return true
+		return ok, nil
+	})
+	if out.Target != 0 {
+		out.Delta = mine.Paid/out.Paid - 1
 	}
-	for i := len(f.Targets) - 1; i >= 0; i-- { // mostly from thrifty to careful: who is late is found out early
-		target := f.Targets[i]
-		if try(target) {
+	return out
+}
+
+// Into how many steps the space between the neighbours of the best target is cut, alone on demand and in markets.
+const (
+	loadSteps   = 10
+	marketSteps = 4
+)
+
+// search tries targets, the last and mostly thriftiest first since who is late is found out early, and then those between the neighbours of the best: try says
+// whether a target is better than all before it.
+func search(targets []int, steps int, try func(target int) (bool, error)) error {
+	best := -1
+	for i, target := range slices.Backward(targets) {
+		ok, err := try(target)
+		if err != nil {
+			return err
+		}
+		if ok {
 			best = i
 		}
 	}
 	if best < 0 {
-		return out
+		return nil
 	}
-	low, high := f.Targets[max(best-1, 0)], f.Targets[min(best+1, len(f.Targets)-1)]
-	step := max(1, (high-low)/10)
+	low, high := targets[max(best-1, 0)], targets[min(best+1, len(targets)-1)]
+	step := max(1, (high-low)/steps)
 	for target := low + step; target < high; target += step {
-		if !slices.Contains(f.Targets, target) {
-			try(target)
+		if !slices.Contains(targets, target) {
+			if _, err := try(target); err != nil {
+				return err
+			}
 		}
 	}
-	out.Delta = mine.Paid/out.Paid - 1
-	return out
+	return nil
 }
 
 // runWhile plays a policy for as long as a condition holds that can only turn false once: late requests and pay never get fewer. It says

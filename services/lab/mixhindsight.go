@@ -26,7 +26,8 @@ type mixDemand struct {
 
 // fieldDemands are those of the field that stand up on demand in hindsight (docs/replay-baselines.md), as families of the scoreboard.
 var fieldDemands = map[string][]int{
-	"hpa": {50, 60, 70, 80, 90}, "hpa+inflight": {50, 60, 70, 80, 90}, "keda-inflight": {50, 60, 70, 80, 90}, "knative-kpa": {40, 50, 60, 70, 80}, "dynamo-sla": {50, 60, 65, 70, 75},
+	"hpa": {30, 40, 50, 60, 70, 80, 90}, "hpa+inflight": {30, 40, 50, 60, 70, 80, 90}, "keda-inflight": {30, 40, 50, 60, 70, 80, 90},
+	"knative-kpa": {20, 30, 40, 50, 60, 70, 80}, "dynamo-sla": {30, 40, 50, 60, 65, 70, 75},
 }
 
 // mixDemands are those of the field, and the quantile policy at a late target in hundredths of a per cent, calm (a cycle counts as on demand) or not
@@ -103,28 +104,26 @@ func TuneMixInHindsight(t *Trace, markets []*Market, b *MixBoard, families []Mix
 			break
 		}
 		out := Tuned{Family: f.Name, Means: f.Means, Own: f.Own}
-		for _, target := range slices.Backward(f.Targets) {
+		err := search(f.Targets, marketSteps, func(target int) (bool, error) {
 			out.Tried++
-			cost, late, all, fine := 0.0, 0.0, 0.0, true
+			cost, late, all := 0.0, 0.0, 0.0
 			for _, m := range markets {
 				cfg := DefaultMix(t)
 				s, done, err := runMixWhile(t, m, cfg, f.New(target, t, cfg), func(s *MixScore) bool {
 					spent := cost + float64(s.Cost)/FullPrice/SlotsPerHour
 					return late+s.Late <= allowed && (out.Target == 0 || spent < out.Paid)
 				})
-				if err != nil {
-					return h, err
-				}
-				if !done {
-					fine = false
-					break
+				if err != nil || !done {
+					return false, err
 				}
 				cost, late, all = cost+s.CostHours, late+s.Late, all+s.Requests
 			}
-			if fine {
-				out.Target, out.Paid, out.Late = target, cost, part(late, all)
-				out.Ratio = part(cost, b.Bound)
-			}
+			out.Target, out.Paid, out.Late = target, cost, part(late, all)
+			out.Ratio = part(cost, b.Bound)
+			return true, nil
+		})
+		if err != nil {
+			return h, err
 		}
 		if out.Target != 0 {
 			out.Delta = mine.Cost/out.Paid - 1

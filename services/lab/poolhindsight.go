@@ -43,7 +43,7 @@ func (least) Step(*Observation) int { return 1 }
 func PoolFamilies(spot bool) []PoolFamily {
 	buyers := []wayToBuy{allOnDemand}
 	if spot {
-		buyers = spotWays[:3]
+		buyers = spotWays
 	}
 	out := []PoolFamily{}
 	for _, b := range buyers {
@@ -143,29 +143,25 @@ func (p *poolTuning) take(t *Tuned, cost, late, requests float64) {
 func (p *poolTuning) pooled(services []*Trace, all *Trace, shared []*Market, f *PoolFamily) (Tuned, error) {
 	out := Tuned{Family: f.Name, Means: f.Means, Own: f.Own}
 	cfg := DefaultMix(all)
-	for _, target := range slices.Backward(f.Targets) {
+	err := search(f.Targets, marketSteps, func(target int) (bool, error) {
 		out.Tried++
-		cost, late, requests, fine := 0.0, 0.0, 0.0, true
+		cost, late, requests := 0.0, 0.0, 0.0
 		for _, m := range shared {
 			s, done, err := runPooledWhile(services, m, cfg, f.New(target, services, all, cfg), func(gone, spent float64) bool {
 				spent += cost
 				best, ok := p.best[f.Own]
 				return late+gone <= p.allowed && (!ok || spent < poolDearest*best) && (out.Target == 0 || spent*p.times < out.Paid)
 			})
-			if err != nil {
-				return out, err
-			}
-			if fine = done; !fine {
-				break
+			if err != nil || !done {
+				return false, err
 			}
 			cost, late, requests = cost+s.CostHours, late+s.Late, requests+s.Requests
 		}
-		if fine {
-			out.Target = target
-			p.take(&out, cost, late, requests)
-		}
-	}
-	return out, nil
+		out.Target = target
+		p.take(&out, cost, late, requests)
+		return true, nil
+	})
+	return out, err
 }
 
 // choice is one setting of a service that is alone, or of several.
