@@ -14,13 +14,13 @@ func (s *solver) adopt(old *program, lp *master, r *rows) bool {
 	if len(o.shapes) != len(s.p.shapes) || old.lp.cover != lp.cover || len(o.heads) > len(s.p.heads) || len(o.limits) != len(s.p.limits) {
 		return false
 	}
-	at := s.offsFrom(o)
+	at := s.byIndex()
 	rowOf := make([]int32, old.lp.m) // rows of the old program in the new one
 	for q := range old.lp.cover {
 		if old.r.shape[q] != r.shape[q] || o.shapes[r.shape[q]].key != s.p.shapes[r.shape[q]].key {
 			return false
 		}
-		rowOf[q] = int32(q) //nolint:gosec // bounded by maxPods
+		rowOf[q] = int32(q)
 	}
 	for l, q := range old.r.limit {
 		if q >= 0 {
@@ -75,7 +75,7 @@ func (s *solver) adopt(old *program, lp *master, r *rows) bool {
 		}
 		again = true
 		next.basis[q], next.slack[q] = len(next.cols), false
-		next.cols = append(next.cols, column{off: -1, cost: dear, rows: []int32{int32(q)}, vals: []float64{-1}}) //nolint:gosec // bounded by maxPods
+		next.cols = append(next.cols, column{off: -1, cost: dear, rows: []int32{int32(q)}, vals: []float64{-1}})
 		next.in = append(next.in, true)
 	}
 	if again {
@@ -109,8 +109,8 @@ func (s *solver) moved(c *column, old *program, at map[int]int, r *rows, rowOf [
 	return s.column(j, itemsOf(c, old.lp, old.r), r)
 }
 
-// offsFrom finds the offerings of another problem, by their place in the list given.
-func (s *solver) offsFrom(o *problem) map[int]int {
+// byIndex finds offerings by their place in the list given.
+func (s *solver) byIndex() map[int]int {
 	at := make(map[int]int, len(s.p.offs))
 	for j := range s.p.offs {
 		at[s.p.offs[j].index] = j

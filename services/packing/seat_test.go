@@ -83,3 +83,39 @@ func TestSeatedPodsKeepEveryRuleRepeatablyAndWhenStopped(t *testing.T) {
 		})
 	}
 }
+
+func TestManyNewPodsJoinRunningMachinesUnderTheirRules(t *testing.T) {
+	t.Parallel()
+	pods, offs := sample(5, 500, 60, 60)
+	offs = zonesOver(5, offs, 3)
+	pods = ruled(5, pods)
+	var first []Pod
+	var at []int
+	for i := range pods {
+		if r := pods[i].Rules; r == nil || r.Gang == "" { // gangs come later
+			if len(first) < 150 {
+				first, at = append(first, pods[i]), append(at, i)
+			}
+		}
+	}
+	before, err := Pack(first, offs, Options{Effort: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	running := before.Nodes
+	for n := range running {
+		for k, i := range running[n].Pods {
+			running[n].Pods[k] = at[i]
+		}
+	}
+	plan, err := Repack(pods, offs, running, *money("0.05"), before.Proof, Options{Effort: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Check(pods, offs, Options{}, &plan.Answer); err != nil {
+		t.Fatal(err)
+	}
+	if len(plan.Unplaced) > 5 {
+		t.Errorf("%d of %d pods are left out: %+v", len(plan.Unplaced), len(pods), plan.Unplaced[0])
+	}
+}

@@ -151,7 +151,7 @@ func (s *seating) passed(tight map[int]bool, allowed map[int][]allowance, place 
 
 // warm hands the patterns of an earlier solver of the same shapes to another.
 func (s *solver) warm(old *solver) {
-	at := s.offsFrom(old.p)
+	at := s.byIndex()
 	shapes := make([]int, len(old.p.shapes)) // of the new problem; -1: none
 	for i := range shapes {
 		shapes[i] = -1
