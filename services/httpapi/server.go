@@ -180,6 +180,7 @@ func (s *Server) register() {
 	s.registerWorkloads()
 	s.registerForecast()
 	s.registerHints()
+	s.registerTunings()
 	s.registerPolicies()
 	s.registerReplays()
 	s.registerDecisions()

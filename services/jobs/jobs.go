@@ -111,6 +111,8 @@ func New(cfg Config, deps Deps) (*Client, error) {
 	river.AddWorker(workers, &ServiceSweep{DB: deps.DB, Log: deps.Log})
 	river.AddWorker(workers, &ServicePlan{DB: deps.DB, Log: deps.Log})
 	river.AddWorker(workers, &ReplayWorker{DB: deps.DB, Prices: deps.Prices, Log: deps.Log})
+	river.AddWorker(workers, &TuneSweep{DB: deps.DB, Log: deps.Log})
+	river.AddWorker(workers, &Tune{DB: deps.DB, Prices: deps.Prices, Log: deps.Log})
 	river.AddWorker(workers, &Compact{DB: deps.DB})
 	river.AddWorker(workers, &CloseHour{DB: deps.DB, Prices: deps.Prices, Log: deps.Log})
 	river.AddWorker(workers, &CheckBudgets{DB: deps.DB, Currency: deps.Prices().Currency(), PublicURL: cfg.PublicURL, Log: deps.Log})
@@ -160,6 +162,7 @@ func New(cfg Config, deps Deps) (*Client, error) {
 				&river.PeriodicJobOpts{RunOnStart: true}),
 			river.NewPeriodicJob(river.PeriodicInterval(serviceSweepEvery), func() (river.JobArgs, *river.InsertOpts) { return ServiceSweepArgs{}, nil },
 				&river.PeriodicJobOpts{RunOnStart: true}),
+			river.NewPeriodicJob(river.PeriodicInterval(tuneEvery), func() (river.JobArgs, *river.InsertOpts) { return TuneSweepArgs{}, nil }, nil),
 			river.NewPeriodicJob(river.PeriodicInterval(groupsEvery), func() (river.JobArgs, *river.InsertOpts) { return CloudGroupsSweepArgs{}, nil },
 				&river.PeriodicJobOpts{RunOnStart: true}),
 			river.NewPeriodicJob(river.PeriodicInterval(refreshSweepEvery), func() (river.JobArgs, *river.InsertOpts) { return RefreshSweepArgs{}, nil },

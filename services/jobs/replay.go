@@ -257,6 +257,11 @@ const coarse = 5 * time.Minute
 // past is the history as a load: minutes, or five of them where most minutes say nothing. It begins with the first minute that anybody told of,
 // and ends with the window: what is missing at its end is missing.
 func (in *replayInput) past(batch float64) (*lab.Past, time.Time, error) {
+	return in.pastOf(batch, -1)
+}
+
+// pastOf is past with so much of its beginning to learn from; below 0: the usual share.
+func (in *replayInput) pastOf(batch float64, learn time.Duration) (*lab.Past, time.Time, error) {
 	if len(in.minutes) == 0 {
 		return nil, time.Time{}, fleet.Errorf(fleet.CodeInvalid, "nothing was told of this workload from %s to %s", in.row.From.Format(time.RFC3339), in.row.To.Format(time.RFC3339))
 	}
@@ -269,7 +274,10 @@ func (in *replayInput) past(batch float64) (*lab.Past, time.Time, error) {
 		rows = append(rows, lab.PastRow{At: last})
 	}
 	span := rows[len(rows)-1].At.Sub(rows[0].At) + bucket
-	past, err := lab.FromPast(in.workload.Key, rows, bucket, lab.Batch(batch), learnedFrom(span))
+	if learn < 0 {
+		learn = learnedFrom(span)
+	}
+	past, err := lab.FromPast(in.workload.Key, rows, bucket, lab.Batch(batch), learn)
 	return past, rows[0].At, err
 }
 

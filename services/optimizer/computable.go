@@ -27,7 +27,7 @@ func (p *Policy) computable() bool {
 }
 
 func (s *SLO) computable() bool {
-	return positive(s.RequestsPerReplica) && finite(s.LateShare) && s.LateShare >= 0 && s.LateShare < 1 && positive(s.LateSeconds) &&
+	return positive(s.RequestsPerReplica) && finite(s.AimShare) && s.AimShare >= 0 && s.AimShare < 1 && finite(s.LateShare) && s.LateShare >= 0 && s.LateShare < 1 && positive(s.LateSeconds) &&
 		s.StartSeconds >= 0 && s.StartSeconds <= maxStartSeconds
 }
 

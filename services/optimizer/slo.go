@@ -21,6 +21,11 @@ type SLO struct {
 	// StartSeconds is how long a new replica takes from the order until it serves, the slow tenth of them. Default 0: measured on the
 	// starts of the last week, 180 until five of them were seen.
 	StartSeconds int `json:"start_seconds,omitempty"`
+	// AimShare is the part of the objective that is aimed at, from 0.1 to 0.95: less is more punctual and dearer. Default 0.9.
+	AimShare float64 `json:"aim_share,omitempty"`
+	// Tuning says what becomes of a better AimShare that nightly tuning finds on the workload's own history: off (it does not look), propose, or
+	// apply (it rolls it out in stages). Default propose.
+	Tuning string `json:"tuning,omitempty"`
 	// RequestsPerReplica is how many requests one replica serves at once within its latency. Required.
 	RequestsPerReplica float64 `json:"requests_per_replica"`
 }
@@ -30,6 +35,19 @@ const (
 	ClassGold     = "gold"
 	ClassStandard = "standard"
 	ClassEconomy  = "economy"
+)
+
+// What nightly tuning may do.
+const (
+	TuningOff     = "off"
+	TuningPropose = "propose"
+	TuningApply   = "apply"
+)
+
+// Bounds of AimShare.
+const (
+	MinAimShare = 0.1
+	MaxAimShare = 0.95
 )
 
 // Defaults and bounds of the rule.
@@ -95,7 +113,15 @@ func (s *SLO) params(class string, start int) quantile.Params {
 
 // Aim is the share of late requests that the policy aims at for a workload of the given class: a part of the objective, since what will
 // happen differs from what has.
-func (s *SLO) Aim(class string) float64 { return sloMargin * s.Objective(class) }
+func (s *SLO) Aim(class string) float64 { return s.Aims() * s.Objective(class) }
+
+// Aims is the part of the objective that is aimed at.
+func (s *SLO) Aims() float64 {
+	if s.AimShare > 0 {
+		return s.AimShare
+	}
+	return sloMargin
+}
 
 // sloDamping is the damping of a policy that has an SLO rule and says nothing else: the rule holds by itself, for as long as pays.
 func (p *Policy) sloDamping() {

@@ -227,6 +227,14 @@ func (v *validator) slo(p *Policy) {
 	case s.LateShare > 0 && s.LateShare < 0.001:
 		v.doubt("slo.late_share", "Under 0.001 the shadows cannot tell good from bad within days; promise it only after three weeks of history.")
 	}
+	if !finite(s.AimShare) || s.AimShare != 0 && (s.AimShare < MinAimShare || s.AimShare > MaxAimShare) {
+		v.wrong("slo.aim_share", "The part of the objective that is aimed at must be from %g to %g; write 0.9 for 90 %%.", MinAimShare, MaxAimShare)
+	}
+	switch s.Tuning {
+	case "", TuningOff, TuningPropose, TuningApply:
+	default:
+		v.wrong("slo.tuning", "%q says nothing; choose off, propose or apply.", s.Tuning)
+	}
 	if !positive(s.LateSeconds) || s.LateSeconds > hourSeconds {
 		v.wrong("slo.late_seconds", "The wait after which a request is late must be above 0 and at most %d seconds.", hourSeconds)
 	}
