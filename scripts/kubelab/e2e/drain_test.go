@@ -47,7 +47,7 @@ drain: {enabled: true, annotations: true}
 	}
 	c.deploy(t, 1)
 	// Pods that want to be told, spread over the nodes.
-	patch := `{"spec":{"replicas":8,"template":{"metadata":{"annotations":{"plimsoll.dev/checkpoint":"annotation","plimsoll.dev/checkpoint-seconds":"60"}},
+	patch := `{"spec":{"replicas":8,"template":{"metadata":{"annotations":{"plimsoll.dev/checkpoint":"annotation","plimsoll.dev/checkpoint-seconds":"110"}},
 "spec":{"terminationGracePeriodSeconds":1,"topologySpreadConstraints":[{"topologyKey":"kubernetes.io/hostname","maxSkew":1,"whenUnsatisfiable":"ScheduleAnyway","labelSelector":{"matchLabels":{"app":"vllm"}}}]}}}}`
 	if _, err := c.kube.AppsV1().Deployments(namespace).Patch(t.Context(), workload, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ drain: {enabled: true, annotations: true}
 	a.running.kill()
 	a.start(t)
 	w.answer(true)
-	took := within(t, time.Minute, "the node is empty and all replicas run", func() (bool, string) {
+	took := within(t, 2*time.Minute, "the node is empty and all replicas run", func() (bool, string) {
 		left := c.podsOn(t, node)
 		d, err := c.deployment(t.Context())
 		if err != nil {

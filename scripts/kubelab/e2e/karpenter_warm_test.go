@@ -30,7 +30,8 @@ func TestKarpenterWarm(t *testing.T) {
 	apply := func(generation, count int) {
 		t.Helper()
 		actions := []map[string]any{{"action_id": "pool/" + pool, "node_pool": map[string]any{"name": pool, "weight": 10, "class_group": "karpenter.kwok.sh", "class_kind": "KWOKNodeClass", "class_name": "default",
-			"limits": map[string]string{"nodes": "4"}, "consolidation_policy": "WhenEmpty", "consolidate_after_seconds": 30, "taints": []map[string]any{{"key": "nvidia.com/gpu", "effect": "NoSchedule"}},
+			"limits": map[string]string{"nodes": "4"}, "consolidation_policy": "WhenEmpty", "consolidate_after_seconds": 30,
+			"budgets": []map[string]any{{"nodes": "100%", "reasons": []string{"Empty"}}, {"nodes": "0", "reasons": []string{"Drifted", "Underutilized"}}}, "taints": []map[string]any{{"key": "nvidia.com/gpu", "effect": "NoSchedule"}},
 			"requirements": []map[string]any{{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": []string{machine}}, {"key": "karpenter.sh/capacity-type", "operator": "In", "values": []string{"on-demand"}}}}},
 			{"action_id": "warm/l4", "warm_pool": map[string]any{"name": "l4", "count": count, "cpu_milli": 2000, "mem_mib": 6000, "gpus": 1,
 				"requirements": []map[string]any{{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": []string{machine}}, {"key": "karpenter.sh/capacity-type", "operator": "NotIn", "values": []string{"spot"}}},
