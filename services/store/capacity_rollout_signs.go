@@ -13,7 +13,10 @@ import (
 const (
 	newestPlanAge   = 10 * time.Minute // of the newest plan, by our clock
 	longestSigns    = 24 * time.Hour
-	leastRequestMin = 5 // minutes in which requests were told of
+	leastSigns      = 30 * time.Minute // of a cluster that the policy is not in force on
+	leastRequests   = 10 * time.Minute // that ratios of requests are taken over, also where a step has just begun: roll-ups come later than reports
+	leastRequestMin = 5                // minutes in which requests were told of
+	fastClock       = 10               // a clock that runs faster is given as much longer spans
 )
 
 // CapacitySight is one look at a cluster for a rollout.
@@ -28,7 +31,9 @@ func CapacitySight(ctx context.Context, tx *Tx, r *CapacityRollout, i int) (capa
 	var mode fleet.Mode
 	var limits AgentLimits
 	var dataAt *time.Time
-	if err := tx.pgx.QueryRow(ctx, `SELECT mode, frozen, agent_limits, data_at FROM cluster WHERE tenant_id = $1 AND id = $2`, tx.Tenant, p.Cluster).Scan(&mode, &s.Stands, &limits, &dataAt); err != nil {
+	var speed float64
+	if err := tx.pgx.QueryRow(ctx, `SELECT mode, frozen, agent_limits, data_at, clock_speed FROM cluster WHERE tenant_id = $1 AND id = $2`, tx.Tenant, p.Cluster).
+		Scan(&mode, &s.Stands, &limits, &dataAt, &speed); err != nil {
 		return s, notFound(err, "cluster")
 	}
 	s.Stands = s.Stands || limits.Frozen || limits.allow(mode) != fleet.ModeEnforce
@@ -59,11 +64,16 @@ func CapacitySight(ctx context.Context, tx *Tx, r *CapacityRollout, i int) (capa
 			s.Stands = true
 		}
 	}
-	from := s.DataAt.Add(-time.Duration(min(r.StageSec, int64(longestSigns/time.Second))) * time.Second)
+	slow := func(d time.Duration) time.Duration { return time.Duration(float64(d) * max(speed/fastClock, 1)) }
+	from := s.DataAt.Add(-max(min(time.Duration(r.StageSec)*time.Second, longestSigns), slow(leastSigns)))
 	if inForce && !p.StageAt.IsZero() && p.StageAt.After(s.DataAt.Add(-longestSigns)) {
 		from = p.StageAt
 	}
-	if s.Signs, err = capacitySigns(ctx, tx, p.Cluster, from, s.DataAt); err != nil {
+	requests := from
+	if least := s.DataAt.Add(-slow(leastRequests)); least.Before(from) {
+		requests = least
+	}
+	if s.Signs, err = capacitySigns(ctx, tx, p.Cluster, from, requests, s.DataAt); err != nil {
 		return s, err
 	}
 	s.Signs.Told, s.Signs.LongWaiting, s.Signs.Unpriced = told, int64(plan.LongWaiting), int64(plan.Unpriced)
@@ -78,8 +88,8 @@ func CapacitySight(ctx context.Context, tx *Tx, r *CapacityRollout, i int) (capa
 	return s, nil
 }
 
-// capacitySigns measures what a cluster went through in (from, to] of its time.
-func capacitySigns(ctx context.Context, tx *Tx, cluster fleet.ClusterID, from, to time.Time) (s capacity.Signs, err error) {
+// capacitySigns measures what a cluster went through in (from, to] of its time; requests over a span of their own that ends there too.
+func capacitySigns(ctx context.Context, tx *Tx, cluster fleet.ClusterID, from, requests, to time.Time) (s capacity.Signs, err error) {
 	var samples, minutes int
 	var ready, late, errs *float64
 	err = tx.pgx.QueryRow(ctx, `
@@ -101,8 +111,8 @@ FROM (SELECT count(*)::int AS n, percentile_cont(0.9) WITHIN GROUP (ORDER BY ext
     (sum(late_ratio * w) FILTER (WHERE late_ratio IS NOT NULL) / nullif(sum(w) FILTER (WHERE late_ratio IS NOT NULL), 0))::float8 AS late,
     (sum(error_ratio * w) FILTER (WHERE error_ratio IS NOT NULL) / nullif(sum(w) FILTER (WHERE error_ratio IS NOT NULL), 0))::float8 AS failed
     FROM (SELECT at, late_ratio, error_ratio, greatest(coalesce(request_rate, 1), 1e-6) AS w FROM rollup_1m m
-      WHERE m.tenant_id = $1 AND m.workload_id IN (SELECT id FROM workload WHERE tenant_id = $1 AND cluster_id = $2) AND m.at > $3 AND m.at <= $4) t) q`,
-		tx.Tenant, cluster, from, to).Scan(&s.Breached, &samples, &ready, &s.Started, &s.Failed, &s.Interruptions, &s.NodeHours, &minutes, &late, &errs)
+      WHERE m.tenant_id = $1 AND m.workload_id IN (SELECT id FROM workload WHERE tenant_id = $1 AND cluster_id = $2) AND m.at > $5 AND m.at <= $4) t) q`,
+		tx.Tenant, cluster, from, to, requests).Scan(&s.Breached, &samples, &ready, &s.Started, &s.Failed, &s.Interruptions, &s.NodeHours, &minutes, &late, &errs)
 	if err != nil {
 		return s, fmt.Errorf("measure what a rollout is watched by: %w", err)
 	}
