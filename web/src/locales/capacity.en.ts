@@ -39,6 +39,7 @@ export const capacity = {
   modes: { whole: "Whole GPUs", mig: "MIG", time_slice: "Time slices", mps: "MPS" },
   reasons: {
     warm: "Kept ready for pods to come.",
+    rollout: "A new capacity policy has not reached it yet.",
     no_gain: "Nothing cheaper is worth moving its pods.",
     mig: "Its GPUs are cut into instances: changed only by a drain that a person starts.",
     protected: "A pod on it may not be moved.",

@@ -41,6 +41,7 @@ export const capacity: typeof en = {
   modes: { whole: "整块 GPU", mig: "MIG", time_slice: "时间片", mps: "MPS" },
   reasons: {
     warm: "为将到来的 Pod 保持预热。",
+    rollout: "新的容量策略尚未到达此机器。",
     no_gain: "没有更便宜且值得迁移的方案。",
     mig: "GPU 已切分为实例，只能由人工排空后更改。",
     protected: "其上有不可迁移的 Pod。",
