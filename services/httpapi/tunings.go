@@ -20,7 +20,7 @@ type Tuning struct {
 	MadeAt        time.Time    `json:"made_at"`
 	PolicyVersion int          `json:"policy_version"`
 	State         string       `json:"state" enum:"proposed,kept,refused,dismissed,failed" doc:"refused: nothing can be said, see reason"`
-	Reason        string       `json:"reason" doc:"cheaper_on_time, none_on_time (one notch more careful), cheapest_on_time, too_little_history, not_confirmed (by the held-out days), most_careful, nothing_was_served, history_unusable, document, replays_busy"`
+	Reason        string       `json:"reason" doc:"cheaper_on_time, none_on_time (one notch more careful), cheapest_on_time, too_little_history, not_confirmed (by the held-out days), most_careful, nothing_was_served, history_unusable, document, replays_busy, too_slow"`
 	Words         string       `json:"words" doc:"of history_unusable"`
 	Days          float64      `json:"days" doc:"of history that there are"`
 	DaysNeeded    float64      `json:"days_needed"`

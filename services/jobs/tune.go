@@ -25,8 +25,9 @@ const (
 	tuneEvery     = time.Hour // the sweep; a workload comes once a day
 	tuneAgain     = 20 * time.Hour
 	tuneAtOnce    = 10 // of a tenant per sweep
-	tuneTimeout   = 3 * time.Minute
-	tuneLearned   = 48 * time.Hour // policies only learn
+	tuneTimeout   = 5 * time.Minute
+	tuneBudget    = 3 * time.Minute // of playing; then it says that it took too long
+	tuneLearned   = 48 * time.Hour  // policies only learn
 	tuneChosen    = 7 * 24 * time.Hour
 	tuneHeldOut   = 48 * time.Hour
 	tuneLeast     = 9 * 24 * time.Hour // of history: two days to learn, five to choose by, two held out
@@ -52,6 +53,7 @@ const (
 	tuneNotWritten   = "document"      // the policy cannot be changed by itself
 	tuneMostCareful  = "most_careful"  // none is on time, and there is nothing more careful
 	tuneReplaysTaken = "replays_busy"
+	tuneSlow         = "too_slow" // the grid could not be played within its time
 )
 
 // TuneSweepArgs asks for the tunings that are due.
@@ -144,7 +146,7 @@ func (w *Tune) Work(ctx context.Context, job *river.Job[TuneArgs]) error {
 	if err != nil || in == nil {
 		return err
 	}
-	found, report := in.tune(func() bool { return ctx.Err() != nil })
+	found, report := in.tune(func() bool { return ctx.Err() != nil || time.Since(started) > tuneBudget })
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -238,6 +240,9 @@ func (*Tune) apply(ctx context.Context, tx *store.Tx, in *tuneInput, found *stor
 	return store.Audit(ctx, tx, tuneActor, "rollout.shadow", "workload:"+string(in.row.ID), map[string]string{"rollout": id, "replay": replay})
 }
 
+// errTuneSlow ends a tuning that takes too long.
+var errTuneSlow = errors.New("the grid takes too long to play")
+
 // tuneInput is what a tuning is made from.
 type tuneInput struct {
 	row     store.WorkloadRow
@@ -256,6 +261,14 @@ func (in *tuneInput) tune(stop func() bool) (store.Tuning, *lab.HistoryReport) {
 	r := &t.Result
 	r.Limit = tuneHalf * r.Objective
 	refuse := func(reason string) (store.Tuning, *lab.HistoryReport) { t.Reason = reason; return t, nil }
+	unusable := func(err error) (store.Tuning, *lab.HistoryReport) {
+		t.Document = ""
+		if errors.Is(err, errTuneSlow) {
+			return refuse(tuneSlow)
+		}
+		r.Words = err.Error()
+		return refuse(tuneUnusable)
+	}
 	if len(in.minutes) == 0 {
 		return refuse(tuneShort)
 	}
@@ -267,8 +280,7 @@ func (in *tuneInput) tune(stop func() bool) (store.Tuning, *lab.HistoryReport) {
 	cut := in.to.Add(-tuneHeldOut)
 	chosen, err := in.play(in.minutes[0].At, cut, tuneLearned, in.settings(), stop)
 	if err != nil {
-		r.Words = err.Error()
-		return refuse(tuneUnusable)
+		return unusable(err)
 	}
 	r.Chosen, r.Tried = &store.TuneSpan{From: chosen.JudgedFrom, To: chosen.JudgedTo}, in.tried(chosen, in.settings(), r.Limit)
 	if len(r.Tried) < len(in.settings()) {
@@ -288,8 +300,7 @@ func (in *tuneInput) tune(stop func() bool) (store.Tuning, *lab.HistoryReport) {
 	r.Proposed = next
 	held, err := in.play(in.minutes[0].At, in.to, cut.Sub(in.minutes[0].At), []float64{r.Current, next}, stop)
 	if err != nil {
-		r.Words = err.Error()
-		return refuse(tuneUnusable)
+		return unusable(err)
 	}
 	r.Held, r.Out = &store.TuneSpan{From: held.JudgedFrom, To: held.JudgedTo}, in.tried(held, []float64{r.Current, next}, r.Objective)
 	if len(r.Out) < 2 || !confirmed(r.Out[0], r.Out[1], reason) {
@@ -341,7 +352,7 @@ func (in *tuneInput) play(from, to time.Time, learn time.Duration, aims []float6
 	}
 	for run.Step() {
 		if stop() {
-			return nil, context.Canceled
+			return nil, errTuneSlow
 		}
 	}
 	report := run.Report()

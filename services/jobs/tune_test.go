@@ -10,6 +10,7 @@ import (
 
 	"plimsoll.dev/services/fleet"
 	"plimsoll.dev/services/market"
+	"plimsoll.dev/services/optimizer"
 	"plimsoll.dev/services/store"
 )
 
@@ -45,6 +46,20 @@ func TestTheNextSettingIsOneNotchAway(t *testing.T) {
 	now, thrifty, late := store.TuneTried{Paid: 10, Late: 0.005, OnTime: true}, store.TuneTried{Paid: 9, Late: 0.009, OnTime: true}, store.TuneTried{Paid: 9, Late: 0.02}
 	if !confirmed(now, thrifty, tuneCheaper) || confirmed(now, late, tuneCheaper) || confirmed(thrifty, now, tuneCheaper) || !confirmed(late, now, tuneCareful) || confirmed(now, late, tuneCareful) {
 		t.Error("held-out days confirm what they should not, or not what they should")
+	}
+}
+
+func TestATuningThatTakesTooLongSaysSo(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
+	policy, _ := optimizer.ParsePolicy([]byte(replayedPolicy))
+	in := &tuneInput{policy: policy, to: now, row: store.WorkloadRow{ID: "w", PolicyDoc: replayedPolicy, PolicyVersion: 1}}
+	for i := range 10 * 1440 {
+		v := 20.0
+		in.minutes = append(in.minutes, store.PastMinute{At: now.Add(time.Duration(i-10*1440) * time.Minute), Running: &v, RequestRate: &v})
+	}
+	if found, report := in.tune(func() bool { return true }); found.State != store.TuningRefused || found.Reason != tuneSlow || report != nil {
+		t.Errorf("%+v", found)
 	}
 }
 
