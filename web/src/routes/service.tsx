@@ -19,7 +19,6 @@ import {
 } from "../api/services";
 import { ask } from "../components/ask";
 import { PageHead, Panel, Stat } from "../components/page";
-import { ServiceForm } from "../components/service-form";
 import { BlockSkeleton, Empty, Gate, StaleNote, TableSkeleton } from "../components/state";
 import { type Column, DataTable } from "../components/table";
 import { useFormat } from "../lib/format";
@@ -28,6 +27,7 @@ import { useNow } from "../lib/now";
 import { service as words } from "../locales/service.en";
 import { useAct } from "./act";
 import { useMay } from "./me";
+import { ServiceForm } from "./service-form";
 import { ServiceModeBadge, SplitBadge } from "./services";
 
 /** A code in words; one that this page does not know keeps its own name. */

@@ -13,12 +13,12 @@ import {
   servicesQuery,
 } from "../api/services";
 import { PageHead, Panel } from "../components/page";
-import { ServiceForm } from "../components/service-form";
 import { Empty, Gate, TableSkeleton } from "../components/state";
 import { type Column, DataTable } from "../components/table";
 import { useFormat } from "../lib/format";
 import { useAct } from "./act";
 import { useMay } from "./me";
+import { ServiceForm } from "./service-form";
 
 const MODE_COLOR: Record<ServiceMode, string> = { off: "gray", recommend: "blue", enforce: "teal" };
 const OUTCOME_COLOR: Record<ServiceOutcome, string> = { keep: "teal", move: "violet", size: "blue", held: "orange" };

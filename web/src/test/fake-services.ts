@@ -148,8 +148,8 @@ export class FakeServices {
         cluster: "inference-us",
         counts: [],
         replicas: 0,
-        cost: null as unknown as Schemas["Money"],
-        delta: null as unknown as Schemas["Money"],
+        cost: null as never,
+        delta: null as never,
         why_not: "reach",
       },
     ],
@@ -188,7 +188,7 @@ export class FakeServices {
           sites: [],
           updated_by: "owner",
           updated_at: ago(0),
-          checked_at: null as unknown as string,
+          checked_at: null as never,
         };
         this.services.push(made);
         this.labelled = this.labelled.filter((l) => l.name !== body.name);
