@@ -214,9 +214,10 @@ type ScopeSum struct {
 // SpentBetween sums the hours in [from, to), what of it was idle, and the teams, dearest first.
 func SpentBetween(ctx context.Context, tx *Tx, from, to time.Time) (total, idle fleet.Money, teams []ScopeSum, err error) {
 	rows, err := tx.pgx.Query(ctx, `
-SELECT l.team, sum(l.amount_nano)::bigint, coalesce(sum(l.amount_nano) FILTER (WHERE l.kind = 'idle'), 0)::bigint FROM cluster c
-JOIN cost_hour_line l ON l.tenant_id = c.tenant_id AND l.cluster_id = c.id AND l.hour >= $2 AND l.hour < $3
-WHERE c.tenant_id = $1 GROUP BY l.team ORDER BY 2 DESC, 1`, tx.Tenant, from, to)
+SELECT l.team, sum(l.amount_nano)::bigint, coalesce(sum(l.amount_nano) FILTER (WHERE l.kind = 'idle'), 0)::bigint
+FROM (SELECT id FROM cluster WHERE tenant_id = $1 UNION ALL SELECT '`+string(NoCluster)+`'::uuid) c
+JOIN cost_hour_line l ON l.tenant_id = $1 AND l.cluster_id = c.id AND l.hour >= $2 AND l.hour < $3
+GROUP BY l.team ORDER BY 2 DESC, 1`, tx.Tenant, from, to)
 	if err != nil {
 		return 0, 0, nil, fmt.Errorf("load spend: %w", err)
 	}

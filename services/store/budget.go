@@ -141,6 +141,9 @@ func DeleteBudget(ctx context.Context, tx *Tx, id fleet.BudgetID) error {
 	return nil
 }
 
+// budgetClusters are the clusters c whose lines a budget may count, and what is the tenant's and no cluster's: unused commitments.
+const budgetClusters = `(SELECT tenant_id, id FROM cluster WHERE tenant_id = @tenant UNION ALL SELECT @tenant::uuid, '` + string(NoCluster) + `'::uuid) c`
+
 // budgetCounts selects the cost lines l that a budget counts.
 const budgetCounts = `(@cluster = '' OR l.cluster_id = nullif(@cluster, '')::uuid) AND (@namespace = '' OR l.namespace = @namespace) AND (@team = '' OR l.team = @team)
   AND (@workload = '' OR l.workload_id = nullif(@workload, '')::uuid)

@@ -47,7 +47,7 @@ func CountBudgetHours(ctx context.Context, tx *Tx, b Budget, from, now time.Time
 	// The clusters come first, so that the lines are found by cluster and hour.
 	batch.Queue(`
 INSERT INTO budget_hour (tenant_id, budget_id, hour, amount_nano)
-SELECT @tenant, @budget, l.hour, sum(l.amount_nano)::bigint FROM cluster c
+SELECT @tenant, @budget, l.hour, sum(l.amount_nano)::bigint FROM `+budgetClusters+`
 JOIN cost_hour_line l ON l.tenant_id = c.tenant_id AND l.cluster_id = c.id AND l.hour >= @since AND l.hour < @to
 WHERE c.tenant_id = @tenant AND (@cluster = '' OR c.id = nullif(@cluster, '')::uuid) AND `+budgetCounts+`
 GROUP BY l.hour ORDER BY l.hour`, args)

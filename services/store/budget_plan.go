@@ -104,7 +104,7 @@ func spentElsewhere(ctx context.Context, tx *Tx, b Budget, s fleet.Snapshot, wor
 	}
 	var m fleet.Money
 	err := tx.pgx.QueryRow(ctx, `
-SELECT coalesce(sum(l.amount_nano), 0)::bigint FROM cluster c
+SELECT coalesce(sum(l.amount_nano), 0)::bigint FROM `+budgetClusters+`
 JOIN cost_hour_line l ON l.tenant_id = c.tenant_id AND l.cluster_id = c.id AND l.hour = @hour
 WHERE c.tenant_id = @tenant AND (@cluster = '' OR c.id = nullif(@cluster, '')::uuid)
   AND NOT (l.cluster_id = @here::uuid AND l.workload_id = ANY (@ids::uuid[])) AND `+budgetCounts,

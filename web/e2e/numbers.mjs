@@ -254,7 +254,7 @@ async function budgets({ page, base, db }, check) {
   );
   check.same("budgets there are", answer.items.length > 0, true);
   for (const b of answer.items) {
-    const scope = b.team ? ` AND kind = 'workload' AND team = '${b.team.replaceAll("'", "''")}'` : "";
+    const scope = b.team ? ` AND team = '${b.team.replaceAll("'", "''")}'` : "";
     const [[sum]] = sql(
       db,
       `SELECT coalesce(sum(amount_nano), 0) FROM cost_hour_line WHERE hour >= '${b.period_start}' AND hour < '${b.period_end}'${scope}`,
