@@ -65,7 +65,11 @@ drain: {enabled: true, annotations: true}
 
 	a := installAgent(t, c, m.Data["agent.yaml"], token)
 	a.start(t)
-	s.workload(t)
+	within(t, patience, "the service knows that the agent tells pods", func() (bool, string) {
+		var list struct{ Told bool }
+		err := s.try(http.MethodGet, "/clusters/"+s.cluster+"/checkpoints", nil, &list)
+		return err == nil && list.Told, fmt.Sprint(err)
+	})
 	node := "gpu-1"
 	before := c.podsOn(t, node)
 	if len(before) == 0 {
