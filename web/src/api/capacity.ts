@@ -1,10 +1,13 @@
 import { queryOptions } from "@tanstack/react-query";
 import type { Money } from "../lib/money";
 import { parseTime } from "../lib/time";
+import { type PlannedMarket, readMarkets } from "./capacity-market";
 import { answer, client } from "./client";
 import { NODE_PHASES, type NodePhase, PURCHASES, type Purchase } from "./clusters";
 import { readMoney, readMoneyOr, readTimeOr, readWord } from "./read";
 import type { components } from "./schema.gen";
+
+export { type Conflict, conflictsQuery } from "./capacity-conflicts";
 
 type Schemas = components["schemas"];
 
@@ -212,19 +215,7 @@ export interface CapacityPlan extends PlanSummary {
   unpriced: number;
   warm: WarmPool[];
   considered: { name: string; cost: Money | null; moved: number; left: number }[];
-}
-
-export interface Conflict {
-  workloadId: string;
-  workload: string;
-  writers: { manager: string; object: string; field: string; at: Date }[];
-  mode: string;
-  yields: boolean;
-  applied: number;
-  overwritten: number;
-  refused: number;
-  fightsPerHour: number;
-  lastAt: Date | null;
+  markets: PlannedMarket[];
 }
 
 const ratio = (part: number, whole: number) => (whole > 0 ? part / whole : null);
@@ -380,6 +371,7 @@ function readPlan(wire: Nullable<Schemas["CapacityPlan"], "bound" | "anew">): Ca
       moved: o.moved,
       left: o.left,
     })),
+    markets: readMarkets(wire.markets, readOffering),
   };
 }
 
@@ -440,28 +432,5 @@ export const capacityPlansQuery = (id: string) =>
         client.GET("/clusters/{id}/capacity-plans", { params: { path: { id }, query: { limit: 20 } }, signal }),
       );
       return (wire.items ?? []).map(readSummary);
-    },
-  });
-
-export const conflictsQuery = (id: string) =>
-  queryOptions({
-    queryKey: ["clusters", "conflicts", id],
-    queryFn: async ({ signal }): Promise<{ at: Date | null; items: Conflict[] }> => {
-      const wire = await answer(client.GET("/clusters/{id}/conflicts", { params: { path: { id } }, signal }));
-      return {
-        at: readTimeOr(wire.at),
-        items: (wire.items ?? []).map((c) => ({
-          workloadId: c.workload_id,
-          workload: c.workload,
-          writers: (c.writers ?? []).map((w) => ({ ...w, at: parseTime(w.at) })),
-          mode: c.mode,
-          yields: c.yields,
-          applied: c.applied,
-          overwritten: c.overwritten,
-          refused: c.refused,
-          fightsPerHour: c.fights_per_hour,
-          lastAt: readTimeOr(c.last_at),
-        })),
-      };
     },
   });

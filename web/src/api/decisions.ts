@@ -38,6 +38,8 @@ export const REASON_CODES = [
   "learning",
   "relearning",
   "collapse",
+  "hint",
+  "hint_unused",
   "largest_need",
   "steady",
   "no_signal",

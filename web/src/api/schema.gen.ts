@@ -2528,6 +2528,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/workloads/{id}/tunings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What nightly tuning found on a workload's own history, newest first */
+        get: operations["list-workload-tunings"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workloads/{id}/tunings/{tuning}/dismiss": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Say that a proposal is not wanted */
+        post: operations["dismiss-workload-tuning"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -6018,6 +6052,8 @@ export interface components {
             until?: string;
         };
         OptimizerSLO: {
+            /** Format: double */
+            aim_share?: number;
             class?: string;
             /** Format: double */
             late_seconds: number;
@@ -6027,6 +6063,7 @@ export interface components {
             requests_per_replica: number;
             /** Format: int64 */
             start_seconds?: number;
+            tuning?: string;
         };
         OptimizerSignalInput: {
             /** Format: double */
@@ -8129,6 +8166,95 @@ export interface components {
              */
             to: string | null;
             uid: string;
+        };
+        TuneSpan: {
+            /** Format: date-time */
+            from: string;
+            /** Format: date-time */
+            to: string;
+        };
+        TunedValue: {
+            /** Format: double */
+            aim_share: number;
+            /** @description at what a replica costs now; null: not known */
+            cost: components["schemas"]["Money"];
+            /** Format: double */
+            late_ratio: number;
+            on_time: boolean;
+            /** Format: double */
+            replica_hours: number;
+            /** Format: double */
+            timeout_ratio: number;
+        };
+        Tuning: {
+            /**
+             * Format: date-time
+             * @description data time of the end of the history
+             */
+            at: string;
+            chosen_on: components["schemas"]["TuneSpan"];
+            /**
+             * Format: double
+             * @description aim_share in force
+             */
+            current: number;
+            /**
+             * Format: double
+             * @description of history that there are
+             */
+            days: number;
+            /** Format: double */
+            days_needed: number;
+            dismissed_by: string;
+            /** @description the proposed policy: roll it out with POST /api/v1/workloads/{id}/rollouts, or save it; empty: none */
+            document: string;
+            /** @description on the held-out days: the current setting, then the proposed */
+            held: components["schemas"]["TunedValue"][] | null;
+            /** @description days that had no part in the choice */
+            held_out: components["schemas"]["TuneSpan"];
+            /** Format: uuid */
+            id: string;
+            /**
+             * Format: double
+             * @description that a setting may leave late on the days it is chosen by
+             */
+            limit: number;
+            /** Format: date-time */
+            made_at: string;
+            /**
+             * Format: double
+             * @description share of requests that may be late
+             */
+            objective: number;
+            /** Format: int64 */
+            policy_version: number;
+            /** Format: double */
+            proposed: number | null;
+            /** @description cheaper_on_time, none_on_time (one notch more careful), cheapest_on_time, too_little_history, not_confirmed (by the held-out days), most_careful, nothing_was_served, history_unusable, document, replays_busy, too_slow */
+            reason: string;
+            /** @description of the proposed policy */
+            replay_id: string | null;
+            /** @description that began by itself, since the policy says tuning: apply */
+            rollout_id: string | null;
+            /**
+             * @description refused: nothing can be said, see reason
+             * @enum {string}
+             */
+            state: "proposed" | "kept" | "refused" | "dismissed" | "failed";
+            /** Format: double */
+            took_seconds: number;
+            tried: components["schemas"]["TunedValue"][] | null;
+            /** @description of history_unusable */
+            words: string;
+        };
+        TuningList: {
+            /** @description newest first */
+            items: components["schemas"]["Tuning"][] | null;
+            /**
+             * @description none: the policy in force has no slo rule
+             * @enum {string}
+             */
+            tuning: "none" | "off" | "propose" | "apply";
         };
         UnitEconomics: {
             aggregate: string;
@@ -20415,6 +20541,148 @@ export interface operations {
             };
             /** @description Not Found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "list-workload-tunings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TuningList"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "dismiss-workload-tuning": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+                tuning: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Conflict */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -47,6 +47,8 @@ const NUMBERS: Record<string, Record<string, number>> = {
   learning: { hours: 0, needed: 4 },
   relearning: { hours: 0, needed: 4 },
   collapse: { demand: 0.4, median: 6, replicas: 10, since_seconds: 300 },
+  hint: { factor: 3, before: 4, demand: 12, in_seconds: -60 },
+  hint_unused: { rate: 40 },
   largest_need: { rules: 2 },
   steady: { needed: 9 },
   no_signal: { signals: 2, age_seconds: 300 },

@@ -58,6 +58,7 @@ const NEEDS: readonly string[] = [
   "backlog",
   "no_forecast",
   "collapse",
+  "hint",
 ];
 
 /** The reason that made the need, when something else settled the count: what the signals wanted before it was held back. */
@@ -134,6 +135,10 @@ function words(t: TFunction, f: Format, r: Reason) {
     lateAfter: have("late_seconds", f.duration),
     median: have("median", f.number),
     before: have("replicas", count),
+    hintReplicas: have("replicas", count),
+    factor: have("factor", f.number),
+    rate: have("rate", f.number),
+    usual: have("before", f.number),
     max: have("max", f.integer),
     allowedHour: have("allowed_hour", f.price),
     rateHour: have("rate_hour", f.price),
@@ -160,6 +165,9 @@ function variant(r: Reason, code: ReasonCode): Variant {
       return has("value") ? "steady_latency" : "steady";
     case "stabilisation":
       return r.to < r.from ? "stabilisation_up" : "stabilisation";
+    case "hint":
+      if (has("factor")) return "hint_factor";
+      return has("rate") ? "hint_rate" : "hint";
     case "max_replicas":
       return has("not_fresh") ? "max_blind" : "max_replicas";
     case "conflict":

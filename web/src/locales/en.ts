@@ -3,12 +3,14 @@ import { capacity } from "./capacity.en";
 import { capacityPolicy } from "./capacity-policy.en";
 import { finops } from "./finops.en";
 import { group } from "./group.en";
+import { hint } from "./hint.en";
 import { karpenter } from "./karpenter.en";
 import { market } from "./market.en";
 import { replay } from "./replay.en";
 import { rollout } from "./rollout.en";
 import { service } from "./service.en";
 import { telling } from "./telling.en";
+import { tuning } from "./tuning.en";
 
 // Words in English. zh.ts has the same keys, held by its type and by locales.test.ts.
 export const en = {
@@ -180,7 +182,7 @@ export const en = {
     title: "Overview",
     today: "Spend today",
     monthToDate: "Month to date",
-    previous: "{{change}} vs same days before",
+    previous: "{{change}} vs same time before",
     forecast: "Forecast for the month",
     forecastHint: "Month to date plus the mean of the last seven full days for each day left.",
     noForecast: "After one full day",
@@ -586,6 +588,8 @@ export const en = {
     learning: "Learning",
     relearning: "Learning again",
     collapse: "Demand collapsed",
+    hint: "Expected load",
+    hint_unused: "Expected load, not computable",
     largest_need: "Largest need",
     steady: "Steady",
     no_signal: "No usable signal",
@@ -642,6 +646,12 @@ export const en = {
       "What was learned could not be used, and learning began anew. For an hour nothing is scaled down: {{toReplicas}} instead of {{neededReplicas}}.",
     collapse:
       "Demand fell to {{demand}} from {{median}} replicas, the last hour's median, {{since}} ago. That is more often a fault upstream than an end of traffic: of {{before}}, {{to}} are kept for now.",
+    hint: "Somebody expects load that needs {{hintReplicas}} at least, until {{until}}.",
+    hint_factor:
+      "Somebody expects {{factor}} times the demand of before ({{usual}} replicas in use) until {{until}}: {{toReplicas}}.",
+    hint_rate:
+      "Somebody expects {{rate}} requests per second until {{until}}, {{demand}} replicas in use: {{toReplicas}}.",
+    hint_unused: "Somebody expects load until {{until}}, but nothing is known yet to compute replicas from.",
     largest_need: "Of {{rules}} rules the one with the largest need counts: {{signal}}, {{toReplicas}}.",
     steady: "What is needed is what is there: {{toReplicas}}.",
     steady_latency: "{{signal}} is {{value}} against a target of {{target}}. That asks for no change.",
@@ -904,9 +914,11 @@ export const en = {
   bills,
   finops,
   telling,
+  tuning,
   replay,
   rollout,
   group,
+  hint,
   karpenter,
   service,
 };

@@ -4,12 +4,14 @@ import { capacityPolicy } from "./capacity-policy.zh";
 import type { en } from "./en";
 import { finops } from "./finops.zh";
 import { group } from "./group.zh";
+import { hint } from "./hint.zh";
 import { karpenter } from "./karpenter.zh";
 import { market } from "./market.zh";
 import { replay } from "./replay.zh";
 import { rollout } from "./rollout.zh";
 import { service } from "./service.zh";
 import { telling } from "./telling.zh";
+import { tuning } from "./tuning.zh";
 
 export const zh: typeof en = {
   nav: {
@@ -574,6 +576,8 @@ export const zh: typeof en = {
     learning: "学习中",
     relearning: "重新学习",
     collapse: "需求骤降",
+    hint: "预期负载",
+    hint_unused: "预期负载无法计算",
     largest_need: "最大需求",
     steady: "平稳",
     no_signal: "没有可用信号",
@@ -624,6 +628,10 @@ export const zh: typeof en = {
     relearning: "已学到的内容无法使用，重新开始学习。一小时内不缩容：保持 {{toReplicas}}，而不是 {{neededReplicas}}。",
     collapse:
       "需求在 {{since}}前由最近一小时的中位数 {{median}} 降到 {{demand}} 个副本。这更可能是上游故障而非流量结束：{{before}}中暂时保留 {{to}} 个。",
+    hint: "有人预期在 {{until}} 之前的负载至少需要 {{hintReplicas}}。",
+    hint_factor: "有人预期在 {{until}} 之前需求为之前（使用中 {{usual}} 个副本）的 {{factor}} 倍：{{toReplicas}}。",
+    hint_rate: "有人预期在 {{until}} 之前每秒 {{rate}} 个请求，相当于使用中 {{demand}} 个副本：{{toReplicas}}。",
+    hint_unused: "有人预期在 {{until}} 之前会有负载，但目前还没有可以换算成副本数的数据。",
     largest_need: "{{rules}} 条规则中以需求最大者为准：{{signal}}，{{toReplicas}}。",
     steady: "所需即现有：{{toReplicas}}。",
     steady_latency: "{{signal}} 为 {{value}}，目标为 {{target}}，无需改变。",
@@ -865,9 +873,11 @@ export const zh: typeof en = {
   bills,
   finops,
   telling,
+  tuning,
   replay,
   rollout,
   group,
+  hint,
   karpenter,
   service,
 };

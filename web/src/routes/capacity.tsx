@@ -13,6 +13,7 @@ import {
 import { checkpointsQuery } from "../api/checkpoints";
 import { CheckpointTable } from "../components/capacity/checkpoint-table";
 import { ConflictTable } from "../components/capacity/conflict-table";
+import { MarketTable } from "../components/capacity/market-view";
 import { FleetTable, NodeDetail, NodeMap } from "../components/capacity/node-map";
 import { PendingTable } from "../components/capacity/pending-table";
 import { OptionTable, PlanCosts, PlanDiff, PlanHistory } from "../components/capacity/plan-view";
@@ -186,6 +187,13 @@ export function PlanTab({ cluster }: { cluster: string }) {
               )}
             </Panel>
             <Checkpoints cluster={cluster} />
+            <Panel title={t("capacity.market.title")} hint={t("capacity.market.hint")} flush>
+              {plan.markets.length === 0 ? (
+                <Empty title={t("capacity.market.none")} text={t("capacity.market.noneText")} height={120} />
+              ) : (
+                plan.markets.map((m) => <MarketTable key={m.pods.join() + m.pools.length} market={m} />)
+              )}
+            </Panel>
             <Panel title={t("capacity.plan.options")} flush>
               <OptionTable plan={plan} />
             </Panel>

@@ -18,8 +18,10 @@ import { useFormat } from "../lib/format";
 import { type SignalName, signalName } from "../lib/signal";
 import { ReportAge } from "./cluster";
 import { WORKLOAD_TABS } from "./search";
+import { HintsPanel } from "./workload-hints";
 import { PolicyTab } from "./workload-policy";
 import { TimelineTab } from "./workload-timeline";
+import { TuningPanel } from "./workload-tuning";
 
 const FROM = "/signed-in/workloads/$id";
 const FINDINGS = ["no_readiness_probe", "no_requests", "no_pre_stop", "hpa_target_high"] as const;
@@ -261,7 +263,13 @@ export function WorkloadPage() {
               </Tabs.List>
             </Tabs>
             {tab === "timeline" && <TimelineTab workload={workload} />}
-            {tab === "policy" && <PolicyTab workload={workload} />}
+            {tab === "policy" && (
+              <>
+                <PolicyTab workload={workload} />
+                <HintsPanel workload={workload.id} />
+                <TuningPanel workload={workload.id} />
+              </>
+            )}
             {tab === "decisions" && <DecisionsTab workload={workload} />}
           </Stack>
         )}

@@ -114,7 +114,6 @@ export function aCapacityPlan(): Schemas["CapacityPlan"] {
     mode: "recommend",
     held: ["action_rate"],
     unpriced: 1,
-    markets: [],
     warm: [
       {
         rule: "l4-spare",
@@ -142,6 +141,63 @@ export function aCapacityPlan(): Schemas["CapacityPlan"] {
       { name: "as_is", cost: money("28.46"), moved: 0, left: 1 },
       { name: "plan", cost: money("24.84"), moved: 1, left: 1 },
       { name: "anew", cost: money("24.18"), moved: 33, left: 1 },
+    ],
+    markets: [
+      {
+        pods: ["chat/vision-7d9f-x2x8p"],
+        want: 4,
+        stand_in: 1,
+        pools: [
+          {
+            offering: {
+              cloud: "aws",
+              region: "us-east-1",
+              zone: "us-east-1b",
+              instance_type: "g6.12xlarge",
+              purchase: "spot",
+            },
+            price: money("1.8342"),
+            score: 0.43,
+            hazard: 0.02,
+            held: 2,
+            target: 3,
+            most: null,
+            backoff_until: null,
+          },
+          {
+            offering: {
+              cloud: "aws",
+              region: "us-east-1",
+              zone: "us-east-1c",
+              instance_type: "g6.12xlarge",
+              purchase: "spot",
+            },
+            price: money("1.7911"),
+            score: 0.49,
+            hazard: 0.06,
+            held: 0,
+            target: 0,
+            most: 1,
+            backoff_until: before(-1500),
+          },
+          {
+            offering: {
+              cloud: "aws",
+              region: "us-east-1",
+              zone: "us-east-1b",
+              instance_type: "g6.12xlarge",
+              purchase: "on_demand",
+            },
+            price: money("4.6016"),
+            score: null,
+            hazard: null,
+            held: 1,
+            target: 1,
+            most: null,
+            backoff_until: null,
+          },
+        ],
+      },
     ],
     add: [
       {

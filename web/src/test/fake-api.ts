@@ -22,10 +22,12 @@ import * as capacity from "./factories-capacity.ts";
 import { FakeCapacityPolicy } from "./fake-capacity-policy.ts";
 import { finopsRoutes } from "./fake-finops.ts";
 import { FakeGroups } from "./fake-groups.ts";
+import { FakeHints } from "./fake-hints.ts";
 import { FakeKarpenter } from "./fake-karpenter.ts";
 import { FakeMarket } from "./fake-market.ts";
 import { FakeServices } from "./fake-services.ts";
 import * as telling from "./fake-telling";
+import { FakeTunings } from "./fake-tunings.ts";
 
 export interface FakeRequest {
   method: string;
@@ -73,6 +75,8 @@ export class FakeApi {
   signedIn: boolean;
   speed = 60;
   rollouts: WireRollout[] = [];
+  hints = new FakeHints();
+  tunings = new FakeTunings();
   cloudGroups = new FakeGroups();
   karpenter = new FakeKarpenter();
   capacityPolicy = new FakeCapacityPolicy();
@@ -755,6 +759,25 @@ export class FakeApi {
         return workload ? ok(make.aForecast(r.query, workload)) : missing();
       },
     ],
+    ["GET", "/workloads/{id}/tunings", () => ok(this.tunings.list())],
+    [
+      "POST",
+      "/workloads/{id}/tunings/{tuning}/dismiss",
+      (_, p) => {
+        this.tunings.dismiss(p.tuning ?? "");
+        return ok();
+      },
+    ],
+    ["GET", "/workloads/{id}/hints", (r) => ok(this.hints.list(r.query.get("past") === "true"))],
+    ["POST", "/workloads/{id}/hints", (r) => ok(this.hints.add(r.body as object))],
+    [
+      "DELETE",
+      "/workloads/{id}/hints/{hint}",
+      (_, p) => {
+        this.hints.remove(p.hint ?? "");
+        return ok();
+      },
+    ],
     [
       "GET",
       "/workloads/{id}/policy",
@@ -794,12 +817,12 @@ export class FakeApi {
       "/workloads/{id}/rollouts",
       (r, p) => {
         const body = r.body as { document: string; shadow_seconds: number; replay_override?: string };
-        if (!body.replay_override) {
+        if (!body.replay_override && !this.tunings.items.some((x) => x.document === body.document)) {
           return problem(409, "Conflict", "the policy was never replayed", [
             { location: "body.replay_override", message: "say why it cannot wait" },
           ]);
         }
-        const made = make.aRollout(p.id ?? "", { ...body, reason: body.replay_override });
+        const made = make.aRollout(p.id ?? "", { ...body, reason: body.replay_override ?? "" });
         this.rollouts.unshift(made);
         return { status: 201, body: made };
       },

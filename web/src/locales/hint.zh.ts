@@ -1,0 +1,32 @@
+// Words of hints and of nightly tuning in Chinese.
+import type { hint as en } from "./hint.en";
+
+export const hint: typeof en = {
+  title: "预期负载",
+  titleHint: "预测无法得知的事情。提示是策略所需数量的下限；它从不降低副本数，也从不超过上限。",
+  add: "添加预期负载",
+  addTitle: "添加预期负载",
+  empty: "没有预期的负载",
+  emptyText: "在发布、促销或批处理到来之前告知系统。",
+  kind: "计量方式",
+  kinds: { factor: "平常需求的倍数", rate: "每秒请求数", replicas: "最少副本数" },
+  amount: "数值",
+  amounts: { factor: "之前需求的 {{value}} 倍", rate: "每秒 {{value}} 个请求", replicas: "{{value}} 个副本" },
+  from: "开始",
+  to: "结束",
+  time: "您所在的时区",
+  note: "事由",
+  by: "告知人",
+  state: { ahead: "即将到来", now: "进行中", over: "已结束" },
+  past: "显示已结束的",
+  remove: "撤回",
+  saved: "规划器将会考虑它。",
+  removed: "已撤回。",
+  badAmount: "必须大于 0",
+  badReplicas: "副本数必须是整数",
+  badTo: "晚于开始时间，且尚未结束",
+  badFrom: "请填写日期和时间",
+  readsNone: "此工作负载没有策略：目前没有任何东西读取它的提示。",
+  readsReplicas: "其策略没有 slo 规则：只有以副本数表示的提示有效。",
+  full: "一个工作负载最多同时有 {{value}} 条未结束的提示。",
+};
