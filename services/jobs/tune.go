@@ -260,22 +260,22 @@ func (in *tuneInput) tune(stop func() bool) (store.Tuning, *lab.HistoryReport) {
 		Result: store.TuneResult{Need: tuneLeast.Hours() / 24, Objective: s.Objective(in.row.Class), Current: s.Aims(), Tried: []store.TuneTried{}}}
 	r := &t.Result
 	r.Limit = tuneHalf * r.Objective
-	refuse := func(reason string) (store.Tuning, *lab.HistoryReport) { t.Reason = reason; return t, nil }
+	refuse := func(reason string) store.Tuning { t.Reason = reason; return t }
 	unusable := func(err error) (store.Tuning, *lab.HistoryReport) {
 		t.Document = ""
 		if errors.Is(err, errTuneSlow) {
-			return refuse(tuneSlow)
+			return refuse(tuneSlow), nil
 		}
 		r.Words = err.Error()
-		return refuse(tuneUnusable)
+		return refuse(tuneUnusable), nil
 	}
 	if len(in.minutes) == 0 {
-		return refuse(tuneShort)
+		return refuse(tuneShort), nil
 	}
 	span := in.to.Sub(in.minutes[0].At)
 	r.Days = math.Round(span.Hours()/2.4) / 10
 	if span < tuneLeast {
-		return refuse(tuneShort)
+		return refuse(tuneShort), nil
 	}
 	cut := in.to.Add(-tuneHeldOut)
 	chosen, err := in.play(in.minutes[0].At, cut, tuneLearned, in.settings(), stop)
@@ -284,7 +284,7 @@ func (in *tuneInput) tune(stop func() bool) (store.Tuning, *lab.HistoryReport) {
 	}
 	r.Chosen, r.Tried = &store.TuneSpan{From: chosen.JudgedFrom, To: chosen.JudgedTo}, in.tried(chosen, in.settings(), r.Limit)
 	if len(r.Tried) < len(in.settings()) {
-		return refuse(tuneIdle)
+		return refuse(tuneIdle), nil
 	}
 	next, reason := nextAim(r.Tried, r.Current)
 	t.Reason = reason
@@ -295,7 +295,7 @@ func (in *tuneInput) tune(stop func() bool) (store.Tuning, *lab.HistoryReport) {
 		return t, nil
 	}
 	if t.Document, err = optimizer.AimDocument(in.row.PolicyDoc, next); err != nil {
-		return refuse(tuneNotWritten)
+		return refuse(tuneNotWritten), nil
 	}
 	r.Proposed = next
 	held, err := in.play(in.minutes[0].At, in.to, cut.Sub(in.minutes[0].At), []float64{r.Current, next}, stop)
@@ -305,7 +305,7 @@ func (in *tuneInput) tune(stop func() bool) (store.Tuning, *lab.HistoryReport) {
 	r.Held, r.Out = &store.TuneSpan{From: held.JudgedFrom, To: held.JudgedTo}, in.tried(held, []float64{r.Current, next}, r.Objective)
 	if len(r.Out) < 2 || !confirmed(r.Out[0], r.Out[1], reason) {
 		t.Document = ""
-		return refuse(tuneUnconfirmed)
+		return refuse(tuneUnconfirmed), nil
 	}
 	t.State = store.TuningProposed
 	return t, held

@@ -137,7 +137,7 @@ func (g *deciding) hintBase(h *Hint) HintBase {
 // hintFloor is the count that a hint asks for: expected demand, staffed like a service of which nothing is known.
 func (g *deciding) hintFloor(h *Hint, base *HintBase) (floor int, numbers map[string]float64, ok bool) {
 	numbers = map[string]float64{string(h.Kind): h.Amount}
-	rho := 0.0
+	var rho float64
 	switch {
 	case h.Kind == HintReplicas:
 		return int(min(h.Amount, maxReplicas)), numbers, true

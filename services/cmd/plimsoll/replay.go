@@ -237,7 +237,7 @@ func (q *scoring) play(ctx context.Context, span string) (scored, error) {
 
 // print writes the board, and what hindsight found.
 func (s *scored) print(w io.Writer) error {
-	if err := s.Board.Write(w); err != nil {
+	if err := s.Write(w); err != nil {
 		return err
 	}
 	if err := s.write(w); err != nil || s.Verdict == nil {
