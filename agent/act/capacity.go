@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -105,9 +106,10 @@ func isCapacityKey(key string) bool {
 // changesAtOnce bounds the capacity actions of one plan that are carried out side by side.
 const changesAtOnce = 16
 
-// changeAll carries out the capacity actions of a plan: overlays first, so that prices hold before anything is bought, then pools side by side, since
-// the first that opens would be filled with what belongs elsewhere, then removals, and drains at the end. One that fails keeps no other from being tried. Results are in
-// the plan's order.
+// changeAll carries out the capacity actions of a plan: overlays first, so that prices hold before anything is bought, then pools, then removals, and drains at the
+// end. Pools of a phase are changed side by side, since the first that opens would be filled with what belongs elsewhere; for the same reason what is reserved, and
+// paid for already, opens before them all, and pools without a limit, which take what no other does, after them all: whoever buys in between finds too little open, and
+// never too much. One that fails keeps no other from being tried. Results are in the plan's order.
 func (a *Actor) changeAll(ctx context.Context, plan *agentv1.Plan) []*agentv1.ActionResult {
 	all := plan.GetCapacity()
 	out := make([]*agentv1.ActionResult, len(all))
@@ -130,18 +132,30 @@ func (a *Actor) changeAll(ctx context.Context, plan *agentv1.Plan) []*agentv1.Ac
 }
 
 // phases of a plan's capacity actions; each ends before the next begins.
-const phases = 4
+const phases = 6
 
 func phaseOf(x *agentv1.CapacityAction) int {
+	p := x.GetNodePool()
 	switch {
 	case x.GetNodeDrain() != nil: // room for its pods is on its way by then
-		return 3
+		return 5
 	case x.GetAbsent():
-		return 2
+		return 4
 	case x.GetNodeOverlay() != nil:
 		return 0
+	case p != nil && reservedOnly(p):
+		return 1
+	case p != nil && len(p.GetLimits()) == 0:
+		return 3
 	}
-	return 1
+	return 2
+}
+
+// reservedOnly says whether a pool holds nothing but what is paid for already.
+func reservedOnly(p *agentv1.NodePoolSpec) bool {
+	return slices.ContainsFunc(p.GetRequirements(), func(r *agentv1.NodeRequirement) bool {
+		return r.GetKey() == "karpenter.sh/capacity-type" && r.GetOperator() == "In" && slices.Equal(r.GetValues(), []string{"reserved"})
+	})
 }
 
 // sideBySide calls f for 0 to n-1, at most so many at a time, and returns when all have returned.
