@@ -16,6 +16,8 @@ type Provisioner interface {
 	// Prepare makes what is new, closed, and waits a while until it is ready, so that Put opens all of it at nearly the same time: what
 	// opens first would be filled with what belongs elsewhere.
 	Prepare(ctx context.Context, all []*agentv1.CapacityAction, by Mark) error
+	// Settle waits a while until what was put counts for the provisioner as it was put.
+	Settle(ctx context.Context, put []*agentv1.CapacityAction) error
 	// Read returns the object that an action is about as it stands. One that does not exist is no error.
 	Read(ctx context.Context, x *agentv1.CapacityAction) (Object, error)
 	// Put makes the object as the action says, or returns ErrConflict, as a *WritersError where somebody else holds a field,
@@ -123,6 +125,15 @@ func (a *Actor) changeAll(ctx context.Context, plan *agentv1.Plan) []*agentv1.Ac
 		sideBySide(len(todo), changesAtOnce, func(k int) {
 			out[todo[k]] = a.change(ctx, plan, all[todo[k]])
 		})
+		if phase == phaseLimited { // too little open for a moment does no harm, and what is open is bounded
+			var applied []*agentv1.CapacityAction
+			for _, i := range todo {
+				if all[i].GetNodePool() != nil && out[i].GetOutcome() == "applied" {
+					applied = append(applied, all[i])
+				}
+			}
+			a.settlePools(ctx, plan, applied)
+		}
 	}
 	for i, r := range out {
 		a.log.Info("capacity", "plan", r.GetPlanId(), "action", r.GetActionId(), "object", capacityKey(all[i]), "outcome", r.GetOutcome(),
@@ -131,24 +142,47 @@ func (a *Actor) changeAll(ctx context.Context, plan *agentv1.Plan) []*agentv1.Ac
 	return out
 }
 
-// phases of a plan's capacity actions; each ends before the next begins.
-const phases = 6
+// settlePools waits until what was opened counts: a provisioner that has not looked at it again buys from what opens after it. It is no reason to leave the rest
+// of a plan undone.
+func (a *Actor) settlePools(ctx context.Context, plan *agentv1.Plan, applied []*agentv1.CapacityAction) {
+	if len(applied) == 0 {
+		return
+	}
+	provisioner := a.provisionerOf(capacityKey(applied[0]))
+	if provisioner == nil {
+		return
+	}
+	if err := provisioner.Settle(ctx, applied); err != nil {
+		a.log.Warn("pools that were opened are not taken yet; the plan goes on", "plan", plan.GetPlanId(), "error", err)
+	}
+}
+
+// Phases of a plan's capacity actions; each ends before the next begins.
+const (
+	phasePrices = iota
+	phaseReserved
+	phaseLimited
+	phaseRest
+	phaseRemovals
+	phaseDrains // room for their pods is on its way by then
+	phases
+)
 
 func phaseOf(x *agentv1.CapacityAction) int {
 	p := x.GetNodePool()
 	switch {
-	case x.GetNodeDrain() != nil: // room for its pods is on its way by then
-		return 5
+	case x.GetNodeDrain() != nil:
+		return phaseDrains
 	case x.GetAbsent():
-		return 4
+		return phaseRemovals
 	case x.GetNodeOverlay() != nil:
-		return 0
+		return phasePrices
 	case p != nil && reservedOnly(p):
-		return 1
+		return phaseReserved
 	case p != nil && len(p.GetLimits()) == 0:
-		return 3
+		return phaseRest
 	}
-	return 2
+	return phaseLimited
 }
 
 // reservedOnly says whether a pool holds nothing but what is paid for already.

@@ -37,6 +37,7 @@ const (
 	forcedWindow  = 10 * 60_000
 	readyTime     = 10 * time.Second // that new pools get to be taken by Karpenter
 	readyLook     = 100 * time.Millisecond
+	settleTime    = 500 * time.Millisecond // that changed pools get to be looked at by Karpenter
 	karpenterPage = 500
 	karpenterMax  = 20_000 // objects of one list
 )
@@ -136,7 +137,21 @@ func (k *Karpenter) prepare(ctx context.Context, x *agentv1.CapacityAction, by M
 	return err == nil, err
 }
 
-// ready waits until Karpenter has taken a pool.
+// Settle implements Provisioner. Karpenter buys nothing from a pool between a change of it and the look of the last of its controllers at the change, and
+// goes on to the next pool by weight.
+func (k *Karpenter) Settle(ctx context.Context, put []*agentv1.CapacityAction) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	failed := make([]error, len(put))
+	sideBySide(len(put), changesAtOnce, func(i int) {
+		if put[i].GetNodePool() != nil {
+			failed[i] = k.ready(ctx, capacityKey(put[i]))
+		}
+	})
+	return errors.Join(failed...)
+}
+
+// ready waits until Karpenter has taken a pool as it is now.
 func (k *Karpenter) ready(ctx context.Context, key string) error {
 	t := time.NewTicker(readyLook)
 	defer t.Stop()
@@ -150,7 +165,7 @@ func (k *Karpenter) ready(ctx context.Context, key string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s: Karpenter has not taken it in %s", key, readyTime)
+			return fmt.Errorf("%s: Karpenter has not taken it in time", key)
 		case <-t.C:
 		}
 	}
@@ -160,7 +175,11 @@ func condition(u *unstructured.Unstructured, kind string) bool {
 	all, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 	return slices.ContainsFunc(all, func(c any) bool {
 		m, ok := c.(map[string]any)
-		return ok && m["type"] == kind && m["status"] == "True"
+		if !ok || m["type"] != kind || m["status"] != "True" {
+			return false
+		}
+		seen, told := m["observedGeneration"].(int64)
+		return !told || seen >= u.GetGeneration()
 	})
 }
 

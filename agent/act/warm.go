@@ -53,6 +53,9 @@ func NewWarmPools(client kubernetes.Interface, cfg WarmConfig) *WarmPools {
 // Prepare implements Provisioner: there is nothing to wait for.
 func (*WarmPools) Prepare(context.Context, []*agentv1.CapacityAction, Mark) error { return nil }
 
+// Settle implements Provisioner: room is asked for, and comes when it comes.
+func (*WarmPools) Settle(context.Context, []*agentv1.CapacityAction) error { return nil }
+
 func (w *WarmPools) get(ctx context.Context, key string) (*appsv1.Deployment, error) {
 	name, ok := strings.CutPrefix(key, kindWarm+"/")
 	if !ok || name == "" {
