@@ -85,12 +85,16 @@ func TestKarpenterWarm(t *testing.T) {
 	if p := l.pods(t)[0]; !before[p.Spec.NodeName] {
 		t.Errorf("the pod runs on %s, not on the machine that was ready: %v", p.Spec.NodeName, before)
 	}
-	refill, after := ready(1)
-	for node := range after {
-		if before[node] {
-			t.Errorf("the placeholder is back on %s, where the pod runs", node)
+	refill := within(t, 2*time.Minute, "the next machine is ready", func() (bool, string) { // the placeholder that made room may be listed for a moment
+		on, waiting := placeholders()
+		elsewhere := 0
+		for node := range on {
+			if !before[node] {
+				elsewhere++
+			}
 		}
-	}
+		return elsewhere == 1 && len(on) == 1 && waiting == 0, fmt.Sprintf("%d placeholders run, %d of them elsewhere, %d wait", len(on), elsewhere, waiting)
+	})
 	if n := len(l.nodes(t)); n != 2 {
 		t.Errorf("%d machines for one pod and one that is ready", n)
 	}
