@@ -1,16 +1,10 @@
 package act
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
+	"cmp"
 	"fmt"
-	"hash/crc32"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 )
 
@@ -56,15 +50,11 @@ type drainEntry struct {
 	Told  *Told  `json:"told,omitempty"`
 }
 
-// DrainLog is what was begun, whom it was told and how it ended, on disk before anything is done. A torn last line is ignored.
+// DrainLog is what was begun, whom it was told and how it ended, on disk before anything is done.
 type DrainLog struct {
-	path string
-
 	// mu guards the fields and the file.
 	mu     sync.Mutex
-	f      *os.File
-	size   int64
-	least  int64             // size after the last rewrite
+	file   *lineFile[drainEntry]
 	drains map[string]*Drain // by id
 	order  []string          // of drains, oldest first
 	told   map[string]*Told  // by id
@@ -72,17 +62,10 @@ type DrainLog struct {
 
 // OpenDrainLog reads the log at path, or starts an empty one.
 func OpenDrainLog(path string) (*DrainLog, error) {
-	l := &DrainLog{path: path, drains: map[string]*Drain{}, told: map[string]*Told{}}
-	b, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	l := &DrainLog{drains: map[string]*Drain{}, told: map[string]*Told{}}
+	var err error
+	if l.file, err = readLines(path, drainsCompactAt, l.fold); err != nil {
 		return nil, fmt.Errorf("drain log: %w", err)
-	}
-	for len(b) > 0 {
-		line, rest, whole := bytes.Cut(b, []byte{'\n'})
-		if e, ok := decodeDrain(line); whole && ok {
-			l.fold(e)
-		}
-		b = rest
 	}
 	return l, l.compact()
 }
@@ -91,7 +74,7 @@ func OpenDrainLog(path string) (*DrainLog, error) {
 func (l *DrainLog) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.f.Close()
+	return l.file.close()
 }
 
 // Open returns the drains that have not ended, oldest first.
@@ -151,7 +134,7 @@ func (l *DrainLog) ToldOf(drain string) []Told {
 			out = append(out, *l.told[id])
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Told) int { return bytes.Compare([]byte(a.Pod), []byte(b.Pod)) })
+	slices.SortStableFunc(out, func(a, b Told) int { return cmp.Compare(a.Pod, b.Pod) })
 	return out
 }
 
@@ -191,19 +174,12 @@ func (l *DrainLog) forget() {
 func (l *DrainLog) append(e drainEntry) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	line, err := encodeDrain(e)
+	full, err := l.file.append(e)
 	if err != nil {
 		return err
 	}
-	if _, err := l.f.WriteAt(line, l.size); err != nil {
-		return err
-	}
-	if err := l.f.Sync(); err != nil {
-		return err
-	}
-	l.size += int64(len(line))
 	l.fold(e)
-	if l.size > drainsCompactAt+2*l.least {
+	if full {
 		return l.compact()
 	}
 	return nil
@@ -211,63 +187,15 @@ func (l *DrainLog) append(e drainEntry) error {
 
 // compact writes what is known into a new file that takes the old one's place.
 func (l *DrainLog) compact() error {
-	var b bytes.Buffer
+	var entries []drainEntry
 	for _, id := range l.order {
-		line, err := encodeDrain(drainEntry{Drain: l.drains[id]})
-		if err != nil {
-			return fmt.Errorf("drain log: %w", err)
-		}
-		b.Write(line)
+		entries = append(entries, drainEntry{Drain: l.drains[id]})
 	}
 	for _, id := range slices.Sorted(maps.Keys(l.told)) {
-		line, err := encodeDrain(drainEntry{Told: l.told[id]})
-		if err != nil {
-			return fmt.Errorf("drain log: %w", err)
-		}
-		b.Write(line)
+		entries = append(entries, drainEntry{Told: l.told[id]})
 	}
-	tmp, err := os.OpenFile(l.path+".tmp", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
-	if err != nil {
+	if err := l.file.rewrite(entries); err != nil {
 		return fmt.Errorf("drain log: %w", err)
 	}
-	_, err = tmp.Write(b.Bytes())
-	if err == nil {
-		err = tmp.Sync()
-	}
-	if err == nil {
-		err = os.Rename(tmp.Name(), l.path)
-	}
-	if err == nil {
-		err = syncDir(filepath.Dir(l.path))
-	}
-	if err != nil {
-		tmp.Close()
-		return fmt.Errorf("drain log: %w", err)
-	}
-	if l.f != nil {
-		l.f.Close()
-	}
-	l.f, l.size, l.least = tmp, int64(b.Len()), int64(b.Len())
 	return nil
-}
-
-func encodeDrain(e drainEntry) ([]byte, error) {
-	b, err := json.Marshal(e)
-	if err != nil {
-		return nil, err
-	}
-	return fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(b, castagnoli), b), nil
-}
-
-func decodeDrain(line []byte) (drainEntry, bool) {
-	var e drainEntry
-	sum, body, ok := bytes.Cut(line, []byte{' '})
-	if !ok {
-		return e, false
-	}
-	want, err := strconv.ParseUint(string(sum), 16, 32)
-	if err != nil || uint32(want) != crc32.Checksum(body, castagnoli) {
-		return e, false
-	}
-	return e, json.Unmarshal(body, &e) == nil
 }

@@ -1,14 +1,8 @@
 package act
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"hash/crc32"
-	"os"
-	"path/filepath"
-	"strconv"
 	"sync"
 
 	agentv1 "plimsoll.dev/services/wire/plimsoll/agent/v1"
@@ -79,16 +73,11 @@ type actingEntry struct {
 	change
 }
 
-// Journal is what was begun and how it ended, on disk before anything is done. An append-only file of checksummed lines; a
-// torn last line, as kill -9 leaves it, is ignored.
+// Journal is what was begun and how it ended, on disk before anything is done.
 type Journal struct {
-	path string
-
 	// mu guards the fields and the file.
 	mu         sync.Mutex
-	f          *os.File
-	size       int64
-	compacted  int64 // size after the last rewrite
+	file       *lineFile[entry]
 	generation uint64
 	plans      []*OpenPlan // oldest first
 	changes    []change
@@ -97,18 +86,10 @@ type Journal struct {
 
 // OpenJournal reads the journal at path, or starts an empty one.
 func OpenJournal(path string) (*Journal, error) {
-	j := &Journal{path: path}
-	b, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	j := &Journal{}
+	var err error
+	if j.file, err = readLines(path, compactAtBytes, j.fold); err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
-	}
-	for len(b) > 0 {
-		line, rest, whole := bytes.Cut(b, []byte{'\n'})
-		e, ok := decodeLine(line)
-		if whole && ok {
-			j.fold(e)
-		}
-		b = rest
 	}
 	return j, j.compact()
 }
@@ -117,7 +98,7 @@ func OpenJournal(path string) (*Journal, error) {
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.f.Close()
+	return j.file.close()
 }
 
 // Generation is that of the newest plan begun.
@@ -252,19 +233,12 @@ func (p *OpenPlan) copy() *OpenPlan {
 func (j *Journal) append(e entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	line, err := encodeLine(e)
+	full, err := j.file.append(e)
 	if err != nil {
 		return err
 	}
-	if _, err := j.f.WriteAt(line, j.size); err != nil {
-		return err
-	}
-	if err := j.f.Sync(); err != nil {
-		return err
-	}
-	j.size += int64(len(line))
 	j.fold(e)
-	if j.size > compactAtBytes+2*j.compacted {
+	if full {
 		return j.compact()
 	}
 	return nil
@@ -323,36 +297,9 @@ func (j *Journal) compact() error {
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	tmp, err := os.OpenFile(j.path+".tmp", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
-	if err != nil {
+	if err := j.file.rewrite(entries); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	var b bytes.Buffer
-	for _, e := range entries {
-		line, err := encodeLine(e)
-		if err != nil {
-			return fmt.Errorf("journal: %w", err)
-		}
-		b.Write(line)
-	}
-	_, err = tmp.Write(b.Bytes())
-	if err == nil {
-		err = tmp.Sync()
-	}
-	if err == nil {
-		err = os.Rename(tmp.Name(), j.path)
-	}
-	if err == nil {
-		err = syncDir(filepath.Dir(j.path))
-	}
-	if err != nil {
-		tmp.Close()
-		return fmt.Errorf("journal: %w", err)
-	}
-	if j.f != nil {
-		j.f.Close()
-	}
-	j.f, j.size, j.compacted = tmp, int64(b.Len()), int64(b.Len())
 	return nil
 }
 
@@ -378,36 +325,4 @@ func (j *Journal) entries() ([]entry, error) {
 		}
 	}
 	return out, nil
-}
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-func encodeLine(e entry) ([]byte, error) {
-	b, err := json.Marshal(e)
-	if err != nil {
-		return nil, err
-	}
-	return fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(b, castagnoli), b), nil
-}
-
-func decodeLine(line []byte) (entry, bool) {
-	var e entry
-	sum, body, ok := bytes.Cut(line, []byte{' '})
-	if !ok {
-		return e, false
-	}
-	want, err := strconv.ParseUint(string(sum), 16, 32)
-	if err != nil || uint32(want) != crc32.Checksum(body, castagnoli) {
-		return e, false
-	}
-	return e, json.Unmarshal(body, &e) == nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }
