@@ -3,7 +3,6 @@ package jobs
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -57,25 +56,6 @@ func (w *Announce) Work(ctx context.Context, _ *river.Job[AnnounceArgs]) error {
 		}
 		return deliverAll(ctx, tx, deliveries)
 	})
-}
-
-// eachTenant runs one transaction per tenant. One tenant's trouble does not keep the others from their turn.
-func eachTenant(ctx context.Context, db *store.DB, fn func(*store.Tx) error) error {
-	var tenants []fleet.TenantID
-	err := db.Global(ctx, func(tx *store.Tx) (err error) {
-		tenants, err = store.TenantIDs(ctx, tx)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("list tenants: %w", err)
-	}
-	var failed []error
-	for _, t := range tenants {
-		if err := db.Tenant(ctx, t, fn); err != nil {
-			failed = append(failed, fmt.Errorf("tenant %s: %w", t, err))
-		}
-	}
-	return errors.Join(failed...)
 }
 
 // deliverAll queues deliveries in the transaction that made them.

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
@@ -45,44 +44,16 @@ func (CapacitySweepArgs) InsertOpts() river.InsertOpts {
 // CapacitySweep enqueues CapacityPlan per cluster that is due.
 type CapacitySweep struct {
 	river.WorkerDefaults[CapacitySweepArgs]
-	DB  *store.DB
-	Log *slog.Logger
+	DB *store.DB
 }
 
 // Work implements river.Worker. One tenant's trouble does not keep the others from being planned.
 func (w *CapacitySweep) Work(ctx context.Context, _ *river.Job[CapacitySweepArgs]) error {
-	client := river.ClientFromContext[pgx.Tx](ctx)
-	var tenants []fleet.TenantID
-	err := w.DB.Global(ctx, func(tx *store.Tx) (err error) {
-		tenants, err = store.TenantIDs(ctx, tx)
-		return err
+	return enqueueDue(ctx, w.DB, func(ctx context.Context, tx *store.Tx) ([]fleet.ClusterID, error) {
+		return store.CapacityDue(ctx, tx, capacityEvery, capacityDueAtOnce)
+	}, func(t fleet.TenantID, id fleet.ClusterID) river.JobArgs {
+		return CapacityPlanArgs{Tenant: t, Cluster: id}
 	})
-	if err != nil {
-		return fmt.Errorf("list tenants: %w", err)
-	}
-	failed := 0
-	for _, t := range tenants {
-		err := w.DB.Tenant(ctx, t, func(tx *store.Tx) error {
-			due, err := store.CapacityDue(ctx, tx, capacityEvery, capacityDueAtOnce)
-			if err != nil {
-				return err
-			}
-			for _, id := range due {
-				if _, err := client.InsertTx(ctx, tx.PGX(), CapacityPlanArgs{Tenant: t, Cluster: id}, nil); err != nil {
-					return fmt.Errorf("enqueue capacity plan: %w", err)
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			failed++
-			w.Log.ErrorContext(ctx, "capacity sweep failed", "tenant", t, "error", err)
-		}
-	}
-	if failed > 0 {
-		return fmt.Errorf("%d of %d tenants could not be swept", failed, len(tenants))
-	}
-	return nil
 }
 
 // CapacityPlanArgs asks for a plan of one cluster's machines.

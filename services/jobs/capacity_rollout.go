@@ -2,13 +2,11 @@ package jobs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 
 	"plimsoll.dev/services/capacity"
@@ -42,33 +40,14 @@ func (CapacityRolloutSweepArgs) InsertOpts() river.InsertOpts {
 // CapacityRolloutSweep enqueues CapacityRollout per open rollout.
 type CapacityRolloutSweep struct {
 	river.WorkerDefaults[CapacityRolloutSweepArgs]
-	DB  *store.DB
-	Log *slog.Logger
+	DB *store.DB
 }
 
 // Work implements river.Worker. One tenant's trouble does not keep the others from being looked at.
 func (w *CapacityRolloutSweep) Work(ctx context.Context, _ *river.Job[CapacityRolloutSweepArgs]) error {
-	client := river.ClientFromContext[pgx.Tx](ctx)
-	var tenants []fleet.TenantID
-	if err := w.DB.Global(ctx, func(tx *store.Tx) (err error) {
-		tenants, err = store.TenantIDs(ctx, tx)
-		return err
-	}); err != nil {
-		return fmt.Errorf("list tenants: %w", err)
-	}
-	var failed error
-	for _, t := range tenants {
-		failed = errors.Join(failed, w.DB.Tenant(ctx, t, func(tx *store.Tx) error {
-			open, err := store.OpenCapacityRollouts(ctx, tx)
-			for _, id := range open {
-				if _, err := client.InsertTx(ctx, tx.PGX(), CapacityRolloutArgs{Tenant: t, Rollout: id}, nil); err != nil {
-					return fmt.Errorf("enqueue rollout: %w", err)
-				}
-			}
-			return err
-		}))
-	}
-	return failed
+	return enqueueDue(ctx, w.DB, store.OpenCapacityRollouts, func(t fleet.TenantID, id string) river.JobArgs {
+		return CapacityRolloutArgs{Tenant: t, Rollout: id}
+	})
 }
 
 // CapacityRolloutArgs asks for a look at one rollout.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 
 	"plimsoll.dev/services/capacity"
@@ -55,27 +54,9 @@ type CloudGroupsSweep struct {
 
 // Work implements river.Worker.
 func (w *CloudGroupsSweep) Work(ctx context.Context, _ *river.Job[CloudGroupsSweepArgs]) error {
-	client := river.ClientFromContext[pgx.Tx](ctx)
-	var tenants []fleet.TenantID
-	if err := w.DB.Global(ctx, func(tx *store.Tx) (err error) {
-		tenants, err = store.TenantIDs(ctx, tx)
-		return err
-	}); err != nil {
-		return fmt.Errorf("list tenants: %w", err)
-	}
-	var failed error
-	for _, t := range tenants {
-		failed = errors.Join(failed, w.DB.Tenant(ctx, t, func(tx *store.Tx) error {
-			list, err := store.ClustersWithGroups(ctx, tx)
-			for _, id := range list {
-				if _, err := client.InsertTx(ctx, tx.PGX(), CloudGroupsArgs{Tenant: t, Cluster: id}, nil); err != nil {
-					return fmt.Errorf("enqueue groups: %w", err)
-				}
-			}
-			return err
-		}))
-	}
-	return failed
+	return enqueueDue(ctx, w.DB, store.ClustersWithGroups, func(t fleet.TenantID, id fleet.ClusterID) river.JobArgs {
+		return CloudGroupsArgs{Tenant: t, Cluster: id}
+	})
 }
 
 // CloudGroupsArgs asks to carry out the newest capacity plan of a cluster through its groups.

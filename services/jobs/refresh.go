@@ -3,12 +3,10 @@ package jobs
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 
 	"plimsoll.dev/services/cloud"
@@ -356,32 +354,9 @@ const (
 
 // Work implements river.Worker.
 func (w *RefreshSweep) Work(ctx context.Context, _ *river.Job[RefreshSweepArgs]) error {
-	var tenants []fleet.TenantID
-	err := w.DB.Global(ctx, func(tx *store.Tx) (err error) {
-		tenants, err = store.TenantIDs(ctx, tx)
-		return err
+	return enqueueDue(ctx, w.DB, func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		return store.DueCloudAccounts(ctx, tx, refreshSweepMost)
+	}, func(t fleet.TenantID, id string) river.JobArgs {
+		return RefreshArgs{Tenant: t, Account: id}
 	})
-	if err != nil {
-		return fmt.Errorf("list tenants: %w", err)
-	}
-	client := river.ClientFromContext[pgx.Tx](ctx)
-	var failed []error
-	for _, t := range tenants {
-		err := w.DB.Tenant(ctx, t, func(tx *store.Tx) error {
-			due, err := store.DueCloudAccounts(ctx, tx, refreshSweepMost)
-			if err != nil {
-				return err
-			}
-			for _, id := range due {
-				if _, err := client.InsertTx(ctx, tx.PGX(), RefreshArgs{Tenant: t, Account: id}, nil); err != nil {
-					return fmt.Errorf("enqueue refresh: %w", err)
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			failed = append(failed, fmt.Errorf("tenant %s: %w", t, err))
-		}
-	}
-	return errors.Join(failed...)
 }

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
@@ -42,44 +41,16 @@ func (ServiceSweepArgs) InsertOpts() river.InsertOpts {
 // ServiceSweep enqueues ServicePlan per service that is due.
 type ServiceSweep struct {
 	river.WorkerDefaults[ServiceSweepArgs]
-	DB  *store.DB
-	Log *slog.Logger
+	DB *store.DB
 }
 
 // Work implements river.Worker. One tenant's trouble does not keep the others from being planned.
 func (w *ServiceSweep) Work(ctx context.Context, _ *river.Job[ServiceSweepArgs]) error {
-	client := river.ClientFromContext[pgx.Tx](ctx)
-	var tenants []fleet.TenantID
-	err := w.DB.Global(ctx, func(tx *store.Tx) (err error) {
-		tenants, err = store.TenantIDs(ctx, tx)
-		return err
+	return enqueueDue(ctx, w.DB, func(ctx context.Context, tx *store.Tx) ([]string, error) {
+		return store.ServicesDue(ctx, tx, serviceEvery, servicesAtOnce)
+	}, func(t fleet.TenantID, id string) river.JobArgs {
+		return ServicePlanArgs{Tenant: t, Service: id}
 	})
-	if err != nil {
-		return fmt.Errorf("list tenants: %w", err)
-	}
-	failed := 0
-	for _, t := range tenants {
-		err := w.DB.Tenant(ctx, t, func(tx *store.Tx) error {
-			due, err := store.ServicesDue(ctx, tx, serviceEvery, servicesAtOnce)
-			if err != nil {
-				return err
-			}
-			for _, id := range due {
-				if _, err := client.InsertTx(ctx, tx.PGX(), ServicePlanArgs{Tenant: t, Service: id}, nil); err != nil {
-					return fmt.Errorf("enqueue service plan: %w", err)
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			failed++
-			w.Log.ErrorContext(ctx, "service sweep failed", "tenant", t, "error", err)
-		}
-	}
-	if failed > 0 {
-		return fmt.Errorf("%d of %d tenants could not be swept", failed, len(tenants))
-	}
-	return nil
 }
 
 // ServicePlanArgs asks for a plan of one service.

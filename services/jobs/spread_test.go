@@ -53,7 +53,7 @@ VALUES ($1, $2, $3, $3, 'web', 'aws', $4, $4 || 'a', 'm5.2xlarge', 'on_demand', 
 	river.AddWorker(workers, &PlanWorker{DB: e.db, Prices: market.Catalogue, Log: e.log})
 	river.AddWorker(workers, &CapacityPlan{DB: e.db, Prices: market.Catalogue, Log: e.log})
 	river.AddWorker(workers, &ServicePlan{DB: e.db, Log: e.log})
-	river.AddWorker(workers, &ServiceSweep{DB: e.db, Log: e.log})
+	river.AddWorker(workers, &ServiceSweep{DB: e.db})
 	fast := river.QueueConfig{MaxWorkers: 2, FetchCooldown: 10 * time.Millisecond, FetchPollInterval: 50 * time.Millisecond}
 	client, err := river.NewClient(riverpgxv5.New(e.db.Pool()), &river.Config{Workers: workers, Logger: e.log, RetryPolicy: soon{},
 		Queues: map[string]river.QueueConfig{queueBulk: fast, queuePlan: fast, river.QueueDefault: fast}})

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
@@ -70,44 +69,16 @@ func (TuneSweepArgs) InsertOpts() river.InsertOpts {
 // TuneSweep enqueues Tune for workloads whose policy has an slo rule and that were not tuned for a day.
 type TuneSweep struct {
 	river.WorkerDefaults[TuneSweepArgs]
-	DB  *store.DB
-	Log *slog.Logger
+	DB *store.DB
 }
 
 // Work implements river.Worker. One tenant's trouble does not keep the others from being tuned.
 func (w *TuneSweep) Work(ctx context.Context, _ *river.Job[TuneSweepArgs]) error {
-	client := river.ClientFromContext[pgx.Tx](ctx)
-	var tenants []fleet.TenantID
-	err := w.DB.Global(ctx, func(tx *store.Tx) (err error) {
-		tenants, err = store.TenantIDs(ctx, tx)
-		return err
+	return enqueueDue(ctx, w.DB, func(ctx context.Context, tx *store.Tx) ([]fleet.WorkloadID, error) {
+		return store.TuneDue(ctx, tx, tuneAgain, tuneAtOnce)
+	}, func(t fleet.TenantID, id fleet.WorkloadID) river.JobArgs {
+		return TuneArgs{Tenant: t, Workload: id}
 	})
-	if err != nil {
-		return fmt.Errorf("list tenants: %w", err)
-	}
-	failed := 0
-	for _, t := range tenants {
-		err := w.DB.Tenant(ctx, t, func(tx *store.Tx) error {
-			due, err := store.TuneDue(ctx, tx, tuneAgain, tuneAtOnce)
-			if err != nil {
-				return err
-			}
-			for _, id := range due {
-				if _, err := client.InsertTx(ctx, tx.PGX(), TuneArgs{Tenant: t, Workload: id}, nil); err != nil {
-					return fmt.Errorf("enqueue tuning: %w", err)
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			failed++
-			w.Log.ErrorContext(ctx, "tune sweep failed", "tenant", t, "error", err)
-		}
-	}
-	if failed > 0 {
-		return fmt.Errorf("%d of %d tenants could not be swept", failed, len(tenants))
-	}
-	return nil
 }
 
 // TuneArgs asks for the tuning of one workload.
