@@ -105,9 +105,10 @@ func (c *closing) viewAt(h *holding, lines []CostLine, price *fleet.Money, ms, b
 
 // carry shares the idle and overhead of a machine over its workloads.
 func (c *closing) carry(lines []CostLine) {
+	weights := make([]int64, len(lines))
 	for _, resource := range [...]Resource{ResourceCPU, ResourceMemory, ResourceGPU} {
 		var free fleet.Money
-		weights := make([]int64, len(lines))
+		clear(weights)
 		carriers := 0
 		for i := range lines {
 			switch l := &lines[i]; {
