@@ -39,7 +39,7 @@ func (s *solver) adopt(old *program, lp *master, r *rows) bool {
 	}
 	next := newMaster(lp.rhs, lp.cover, lp.cols[:lp.cover])
 	next.stop, next.work = lp.stop, old.lp.work
-	next.cols = append(next.cols[:0:0], lp.cols...)
+	next.cols, next.known = append(next.cols[:0:0], lp.cols...), 0
 	next.in = make([]bool, len(lp.cols))
 	clear(next.slack)
 	taken := make([]bool, next.m)
@@ -89,6 +89,7 @@ func (s *solver) adopt(old *program, lp *master, r *rows) bool {
 	if next.residual() > 1e-6 {
 		return false
 	}
+	next.known = 0
 	*lp = *next
 	return true
 }

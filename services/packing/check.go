@@ -77,7 +77,7 @@ func (p *problem) checkNode(n *Node) error {
 		return fleet.Errorf(fleet.CodeInternal, "node of %q holds more than it has: %d of %d CPU, %d of %d MiB, %d of %d GPUs, %d of %d pods",
 			o.InstanceType, cpu, o.CPUMilli, mem, o.MemMiB, gpus, o.GPUCount, len(n.Pods), o.MaxPods)
 	}
-	if share > 0 && q.gpusHold(new(slots), items, p.asOffer(n.Offering)) != gpusFit {
+	if share > 0 && q.gpusHold(&slots{deep: 200_000}, items, p.asOffer(n.Offering)) != gpusFit {
 		return fleet.Errorf(fleet.CodeInternal, "the GPUs of a node of %q are promised beyond what they have", o.InstanceType)
 	}
 	return nil

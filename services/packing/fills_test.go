@@ -93,3 +93,21 @@ func mostValuable(k *pricer) float64 {
 	walk(0, o.cap, 0)
 	return best
 }
+
+func TestPodsThatFillGPUsInOneWayOnlyAreFoundToFit(t *testing.T) {
+	t.Parallel()
+	p := &problem{shapes: []shape{{gpus: 1, milli: 220}, {gpus: 1, milli: 320}, {gpus: 1, milli: 470}}}
+	if v := new(slots).fit(p, []item{{0, 5}, {1, 13}, {2, 5}}, 8); v != gpusFit {
+		t.Errorf("a machine that holds them: %d", v)
+	}
+	if v := new(slots).fit(p, []item{{0, 5}, {1, 13}, {2, 7}}, 8); v == gpusFit {
+		t.Error("more than there is")
+	}
+	var many []item // a hundred pods, one by one
+	for range 100 {
+		many = append(many, item{0, 1})
+	}
+	if v := new(slots).fit(p, many, 25); v != gpusFit {
+		t.Errorf("a hundred equal pods on 25 GPUs: %d", v)
+	}
+}

@@ -7,6 +7,10 @@ type slots struct {
 	k     int
 	gpus  int32
 	steps int
+	deep  int // steps of the search beyond the few that packing can afford
+
+	take, most [64]int32 // of each ask, what a GPU in the making holds, and the fullest so far
+	fill       int32     // of the fullest
 }
 
 // ask is n pods that each want so many thousandths of so many GPUs.
@@ -33,11 +37,9 @@ func (s *slots) fit(p *problem, items []item, gpus int32) int {
 			s.gpus -= sh.gpus * it.n
 			continue
 		}
-		if s.k == len(s.asks) {
+		if !s.ask(ask{sh.gpus, sh.milli, it.n}) {
 			return gpusUnknown
 		}
-		s.asks[s.k] = ask{sh.gpus, sh.milli, it.n}
-		s.k++
 		single = single && sh.gpus == 1
 	}
 	switch {
@@ -53,9 +55,28 @@ func (s *slots) fit(p *problem, items []item, gpus int32) int {
 	if single && s.tooMany() {
 		return gpusDoNot
 	}
+	if single && s.fullest() {
+		return gpusFit
+	}
 	s.clear()
-	s.steps = 120
+	s.steps = 120 + s.deep
 	return s.place(0, s.asks[0].n)
+}
+
+// ask adds what pods ask for to those that ask the same; false if there are too many different ones.
+func (s *slots) ask(a ask) bool {
+	for i := range s.asks[:s.k] {
+		if o := &s.asks[i]; o.gpus == a.gpus && o.milli == a.milli {
+			o.n += a.n
+			return true
+		}
+	}
+	if s.k == len(s.asks) {
+		return false
+	}
+	s.asks[s.k] = a
+	s.k++
+	return true
 }
 
 func (s *slots) order() {
@@ -90,6 +111,56 @@ func (s *slots) firstFit() bool {
 		}
 	}
 	return true
+}
+
+// fullest packs GPU by GPU: the largest that is left, and beside it what fills the GPU best.
+func (s *slots) fullest() bool {
+	var left [64]int32
+	for i, a := range s.asks[:s.k] {
+		left[i] = a.n
+	}
+	for g := int32(0); ; g++ {
+		i := 0
+		for i < s.k && left[i] == 0 {
+			i++
+		}
+		switch {
+		case i == s.k:
+			return true
+		case g == s.gpus:
+			return false
+		}
+		clear(s.take[:s.k])
+		clear(s.most[:s.k])
+		s.take[i], s.most[i] = 1, 1
+		left[i]--
+		s.fill, s.steps = s.asks[i].milli, 300
+		s.beside(&left, i, s.fill)
+		left[i]++
+		for k := range s.most[:s.k] {
+			left[k] -= s.most[k]
+		}
+	}
+}
+
+// beside tries what of the asks from i on can join a GPU that is used up to now.
+func (s *slots) beside(left *[64]int32, i int, now int32) {
+	if now > s.fill {
+		s.fill, s.most = now, s.take
+	}
+	if s.steps--; s.steps < 0 || s.fill == 1000 {
+		return
+	}
+	for k := i; k < s.k; k++ {
+		if left[k] == 0 || now+s.asks[k].milli > 1000 {
+			continue
+		}
+		left[k]--
+		s.take[k]++
+		s.beside(left, k, now+s.asks[k].milli)
+		left[k]++
+		s.take[k]--
+	}
 }
 
 // tooMany tells that the asks need more GPUs than there are: those that the smallest asked for cannot join need one each, and what does

@@ -33,6 +33,8 @@ type seating struct {
 	zone  []int          // of each offering
 	turn  uint64
 	scant bool // stock or limits count
+
+	beyond []Unplaced // pods of workloads that are more than all pools may hold
 }
 
 // seat is a machine: what is on it, and by kind how many places are free.
@@ -61,7 +63,7 @@ func (x *across) seated() *Answer {
 	s.polish()
 	out := x.trim(s.answer(missing))
 	x.best, x.proof = out, s.proof()
-	if len(out.Unplaced) > len(x.p.unfit) {
+	if len(out.Unplaced) > len(x.p.unfit)+len(s.beyond) {
 		s.boundOf(out)
 	}
 	out.Bound, out.Proof = min(x.bound, out.Weighed), x.proof
@@ -78,9 +80,15 @@ func (s *seating) pack() *Answer {
 	s.kinds = newPinned(s.plain, x.given, x.opts, x.bare(), nil)
 	s.kind = s.kinds.of
 	s.index()
+	if s.hopeless(); len(s.beyond) > 0 {
+		s.kinds = newPinned(s.plain, x.given, x.opts, x.bare(), nil)
+		s.kind = s.kinds.of
+		s.index()
+	}
 	c := &crowd{kind: s.kind}
 	opts := x.opts
 	opts.program = true
+	last := 0.0
 	for turn := 0; turn < 6; turn++ {
 		before := s.first
 		s.solveKinds(opts, c)
@@ -91,6 +99,13 @@ func (s *seating) pack() *Answer {
 		more := s.cuts()
 		if len(more) == 0 || x.stop() || turn == 5 || (s.first.program != nil && s.first.program.lp.work > cutWork) {
 			break
+		}
+		if s.first.program != nil {
+			v := s.first.program.lp.value()
+			if turn > 1 && v < last*(1+2e-4) { // more of them tell nothing new
+				break
+			}
+			last = v
 		}
 		c.heads = append(c.heads, more...)
 	}
@@ -207,6 +222,7 @@ func (s *seating) index() {
 	x.z = newZoner(x)
 	s.z = x.z
 	s.z.reset()
+	s.pool, s.zone, s.most = s.pool[:0], s.zone[:0], s.most[:0]
 	s.zoned = make([]bool, len(x.p.shapes))
 	for _, i := range s.z.bound {
 		s.zoned[i] = true
@@ -410,7 +426,7 @@ func (s *seating) answer(missing []int) *Answer {
 			a.Nodes = append(a.Nodes, Node{Offering: t.off, Pods: pods})
 		}
 	}
-	a.Unplaced = append(a.Unplaced, x.p.unfit...)
+	a.Unplaced = append(append(a.Unplaced, x.p.unfit...), s.beyond...)
 	for _, i := range missing {
 		a.Unplaced = append(a.Unplaced, Unplaced{Pod: i, Reasons: s.why(i)})
 	}

@@ -51,6 +51,52 @@ func (x *across) members() map[string]int {
 	return out
 }
 
+// hopeless leaves out the pods of a workload that are more than all its pools together may hold: in the program they would outweigh all else.
+// Only workloads of equal pods are judged, so that it does not matter which of them go.
+func (s *seating) hopeless() {
+	x := s.x
+	if x.base != nil || len(s.most) == 0 {
+		return
+	}
+	pods := make([][]int, len(s.most))
+	for i := range x.pods {
+		if k := s.shapeOf(i); k >= 0 && s.loadOf(i) >= 0 && x.pods[i].Rules.Gang == "" {
+			pods[s.loadOf(i)] = append(pods[s.loadOf(i)], i)
+		}
+	}
+	var gone []int
+	for w, list := range pods {
+		if len(list) == 0 || slices.ContainsFunc(list, func(i int) bool { return s.shapeOf(i) != s.shapeOf(list[0]) }) {
+			continue
+		}
+		pools := 0
+		for _, ok := range s.fits(s.kind[list[0]]) {
+			if ok {
+				pools++
+			}
+		}
+		if most := pools * s.most[w]; len(list) > most {
+			gone = append(gone, list[most:]...)
+		}
+	}
+	if len(gone) == 0 {
+		return
+	}
+	sort.Ints(gone)
+	x.out = append([]bool(nil), x.out...)
+	if len(x.out) == 0 {
+		x.out = make([]bool, len(x.pods))
+	}
+	for _, i := range gone {
+		s.beyond = append(s.beyond, Unplaced{Pod: i, Reasons: s.why(i)})
+	}
+	for _, i := range gone {
+		x.out[i] = true
+	}
+	x.p = newPinned(x.pods, x.given, x.opts, x.bare(), nil)
+	s.fit = map[int][]bool{}
+}
+
 // allowance is how many pods of a shape may lie in some places.
 type allowance struct {
 	shape int

@@ -114,7 +114,7 @@ func (s *solver) solve() {
 
 // cutWork and diveWork are how much work in the inverse more cuts, and more than one dive, may follow; about a second per thousand million.
 const (
-	cutWork  = 20_000_000_000
+	cutWork  = 5_000_000_000
 	diveWork = 3_000_000_000
 )
 
@@ -372,7 +372,7 @@ func (s *solver) generate(lp *master, r *rows) {
 			}
 			continue
 		}
-		lp.solve(3000)
+		lp.solve(300)
 		spread()
 		lp.prune(4000)
 	}
