@@ -347,6 +347,9 @@ func (a *Actor) settle(ctx context.Context, p OpenPlan, x OpenAction) *agentv1.A
 		return r
 	}
 	r.Error = "the agent stopped while it carried this action out"
+	if strings.HasPrefix(x.Workload, kindDrain+"/") {
+		return a.settleDrain(p, x, r)
+	}
 	if isCapacityKey(x.Workload) {
 		return a.settleChange(ctx, p, x, r)
 	}

@@ -41,6 +41,7 @@ const (
 	evictMargin         = 5 * time.Second // of a notice that evictions get at least
 	drainPage           = 500
 	maxDrainPods        = 2000
+	tellAgain           = 5 * time.Second
 )
 
 // Leave is a machine that goes.
@@ -58,10 +59,10 @@ type Leave struct {
 // DrainEnv is what a Drainer knows of the world, besides the cluster's API.
 type DrainEnv struct {
 	NowMS    func() int64
-	Allowed  func() string               // why nothing may be evicted or told now; empty: it may
-	Workload func(pod string) string     // key of a pod's workload, by "namespace/name"; empty: none
-	Events   func([]*agentv1.Event)      // takes what is to be told; nil: nobody
-	Result   func(*agentv1.ActionResult) // takes how a plan's drain ended; nil: nobody
+	Allowed  func() string                     // why nothing may be evicted or told now; empty: it may
+	Workload func(pod string) string           // key of a pod's workload, by "namespace/name"; empty: none
+	Events   func([]*agentv1.Event) error      // takes what is to be told, and returns when it is safe; nil: nobody
+	Result   func(*agentv1.ActionResult) error // takes how a plan's drain ended, and returns when that is safe; nil: nobody
 	Log      *slog.Logger
 }
 
@@ -74,10 +75,13 @@ type Drainer struct {
 	env    DrainEnv
 	ask    checkpointer
 	pause  time.Duration // between two tries of an eviction
+	again  time.Duration // between two tries of telling an end
 
-	// mu guards running.
+	// mu guards running, ended and said.
 	mu      sync.Mutex
 	running map[string]context.CancelFunc // by drain id
+	ended   map[string]Drain              // how drains ended that nobody could be told of yet, by id
+	said    map[string]bool               // checkpoints that this life told, by id
 	slots   chan struct{}
 	wg      sync.WaitGroup
 	ctx     context.Context //nolint:containedctx // the life of the goroutines that Run waits for
@@ -87,19 +91,32 @@ type Drainer struct {
 // NewDrainer makes a Drainer; nothing happens before Run.
 func NewDrainer(client kubernetes.Interface, log *DrainLog, env DrainEnv) *Drainer {
 	ctx, stop := context.WithCancel(context.Background())
-	return &Drainer{client: client, log: log, env: env, ask: checkpointer{client: client, address: addressOf, pause: checkpointPause, now: env.NowMS}, pause: evictPause,
-		running: map[string]context.CancelFunc{}, slots: make(chan struct{}, drainsAtOnce), ctx: ctx, stop: stop}
+	return &Drainer{client: client, log: log, env: env, ask: checkpointer{client: client, address: addressOf, pause: checkpointPause, now: env.NowMS}, pause: evictPause, again: tellAgain,
+		running: map[string]context.CancelFunc{}, ended: map[string]Drain{}, said: map[string]bool{}, slots: make(chan struct{}, drainsAtOnce), ctx: ctx, stop: stop}
 }
 
-// Run takes up what a former life left open, and waits for all drains when ctx ends. A drain that is under way stays open in the log.
+// Run takes up what a former life left open, tells what it did not tell, and waits for all drains when ctx ends. A drain that is under way stays
+// open in the log.
 func (d *Drainer) Run(ctx context.Context) error {
+	for _, x := range d.log.Owing() {
+		d.settle(x)
+	}
 	for _, open := range d.log.Open() {
 		d.start(open)
 	}
-	<-ctx.Done()
-	d.stop()
-	d.wg.Wait()
-	return nil
+	t := time.NewTicker(d.again)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			d.stop()
+			d.wg.Wait()
+			d.settleAll()
+			return nil
+		case <-t.C:
+			d.settleAll()
+		}
+	}
 }
 
 // Begin starts a leave and returns at once. The same leave is begun once: again says that it was begun before.
@@ -114,8 +131,19 @@ func (d *Drainer) Begin(l Leave) (drain Drain, again bool, err error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if old, ok := d.log.Of(uid, l.Cause); ok && (old.Ended == "" || l.Cause != CausePlan || old.Plan == l.Plan && old.Action == l.Action) {
-		return old, true, nil
+	if old, ok := d.log.Of(uid, l.Cause); ok {
+		switch {
+		case l.Cause != CausePlan || old.Plan == l.Plan && old.Action == l.Action:
+			return old, true, nil
+		case old.Ended == "": // another plan asks for what is under way: it is told the end as well
+			joined, err := d.log.join(asker{old.ID, l.Plan, l.Action, l.Generation})
+			if err != nil {
+				return Drain{}, false, fmt.Errorf("write drain log: %w", err)
+			}
+			if joined {
+				return old, true, nil
+			}
+		}
 	}
 	x := Drain{ID: fmt.Sprintf("dr-%s-%d", checkpointID(l.Cause, uid)[3:15], now), Node: l.Node, UID: uid, Cause: l.Cause, Evict: l.Evict, StartMS: now, DeadlineMS: l.DeadlineMS,
 		Plan: l.Plan, Action: l.Action, Generation: l.Generation}
@@ -187,7 +215,11 @@ func (d *Drainer) run(parent context.Context, x Drain) {
 	ctx, cancel := context.WithTimeout(parent, max(left, 0))
 	defer cancel()
 	ended, detail := "given_up", d.env.Allowed() // the mode may have changed while the agent was away
-	if detail == "" {
+	switch {
+	case detail != "":
+	case left <= 0 && d.emptied(parent, x):
+		ended = "done"
+	default:
 		ended, detail = d.empty(ctx, &x)
 	}
 	if parent.Err() != nil {
@@ -196,12 +228,18 @@ func (d *Drainer) run(parent context.Context, x Drain) {
 	if _, goes := d.log.Of(x.UID, CauseInterruption); x.Cordoned && x.Cause != CauseInterruption && ended != "done" && !goes {
 		d.uncordon(x)
 	}
-	x.Ended, x.Detail, x.EndMS = ended, detail, d.env.NowMS()
-	if err := d.log.Put(x); err != nil {
-		d.env.Log.Error("drain log cannot be written", "drain", x.ID, "error", err)
-	}
+	x.Ended, x.Detail, x.EndMS, x.Owes = ended, detail, d.env.NowMS(), true
 	d.env.Log.Info("drain ended", "drain", x.ID, "node", x.Node, "cause", x.Cause, "outcome", ended, "detail", detail, "ms", x.EndMS-x.StartMS)
-	d.tellEnd(x)
+	d.settle(x)
+}
+
+// emptied says whether a machine that was cordoned here has no pods left that a drain is about: what a former life began may be done.
+func (d *Drainer) emptied(ctx context.Context, x Drain) bool {
+	if !x.Evict || !x.Cordoned {
+		return false
+	}
+	pods, err := d.podsOf(ctx, x.Node)
+	return err == nil && len(pods) == 0
 }
 
 // empty cordons the machine and brings its pods away; ended is done, late, refused or given_up.
@@ -215,6 +253,11 @@ func (d *Drainer) empty(ctx context.Context, x *Drain) (ended, detail string) {
 			if why := stays(p); why != "" {
 				return "refused", fmt.Sprintf("%s/%s stays: %s", p.Namespace, p.Name, why)
 			}
+		}
+	}
+	if x.Cause == CausePlan && x.Cordoned { // by a former life, which may have given up and died before it wrote that down
+		if err := d.holds(ctx, *x); err != nil {
+			return "given_up", err.Error()
 		}
 	}
 	if x.Evict && !x.Cordoned {
@@ -318,13 +361,15 @@ func (d *Drainer) tell(ctx context.Context, x Drain, p *corev1.Pod) string {
 			return CheckpointLate // the agent stops: the next life asks again, under the same id
 		}
 	}
+	t.Owes = true
 	if err := d.log.Tell(t); err != nil {
 		d.env.Log.Error("drain log cannot be written", "drain", x.ID, "error", err)
 	}
 	d.env.Log.Info("checkpoint", "drain", x.ID, "pod", key, "outcome", t.Outcome, "ms", t.TookMS, "detail", t.Detail)
-	if d.env.Events != nil {
-		d.env.Events([]*agentv1.Event{{AtMs: d.env.NowMS(), Kind: "checkpoint", Object: "Pod/" + key, Workload: t.Workload, Reason: t.Outcome,
-			Message: sentence(t), Checkpoint: wireTold(x, t)}})
+	if d.env.Events != nil && d.env.Events([]*agentv1.Event{toldEvent(x, t)}) == nil { // or with the drain's end
+		d.mu.Lock()
+		d.said[t.ID] = true
+		d.mu.Unlock()
 	}
 	return t.Outcome
 }
@@ -476,6 +521,22 @@ func (d *Drainer) cordon(ctx context.Context, x Drain) (was bool, err error) {
 	return false, d.mark(ctx, x, true)
 }
 
+// holds is an error unless a machine is cordoned as a former life left it: one that takes pods again is not emptied for money.
+func (d *Drainer) holds(ctx context.Context, x Drain) error {
+	ctx, cancel := context.WithTimeout(ctx, kubeTimeout)
+	defer cancel()
+	n, err := d.client.CoreV1().Nodes().Get(ctx, x.Node, metav1.GetOptions{})
+	switch {
+	case err != nil:
+		return kubeError("Node/"+x.Node, err)
+	case string(n.UID) != x.UID:
+		return fmt.Errorf("the node %s is another machine now: %w", x.Node, ErrNotFound)
+	case !n.Spec.Unschedulable || n.Annotations[noteDrain] != x.ID+" "+x.Cause:
+		return errors.New("the machine takes pods again: it was given up, or somebody uncordoned it")
+	}
+	return nil
+}
+
 func (d *Drainer) uncordon(x Drain) {
 	ctx, cancel := context.WithTimeout(d.ctx, kubeTimeout)
 	defer cancel()
@@ -501,25 +562,6 @@ func mark(ctx context.Context, client kubernetes.Interface, node, uid string, co
 		return kubeError("Node/"+node, err)
 	}
 	return nil
-}
-
-// tellEnd reports how a leave ended.
-func (d *Drainer) tellEnd(x Drain) {
-	if d.env.Events != nil {
-		d.env.Events([]*agentv1.Event{{AtMs: x.EndMS, Kind: "drain", Object: "Node/" + x.Node, Reason: x.Ended,
-			Message: strings.TrimSuffix(fmt.Sprintf("%s, %.1f s: %s", x.Cause, float64(x.EndMS-x.StartMS)/1000, x.Detail), ": ")}})
-	}
-	if d.env.Result == nil || x.Plan == "" {
-		return
-	}
-	r := &agentv1.ActionResult{ActionId: x.Action, PlanId: x.Plan, Generation: x.Generation, Outcome: "applied", AtMs: x.EndMS}
-	if x.Ended != "done" {
-		r.Outcome, r.ErrorCode, r.Error = "failed", "precondition", x.Detail
-	}
-	for _, t := range d.log.ToldOf(x.ID) {
-		r.Checkpoints = append(r.Checkpoints, wireTold(x, t))
-	}
-	d.env.Result(r)
 }
 
 func wireTold(x Drain, t Told) *agentv1.Checkpoint {

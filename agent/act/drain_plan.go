@@ -60,8 +60,26 @@ func (a *Actor) drain(plan *agentv1.Plan, x *agentv1.CapacityAction) *agentv1.Ac
 		outcome = "already"
 	}
 	r := say(outcome, "", "")
-	if b, err := json.Marshal(map[string]any{"drain": begun.ID, "node": begun.Node, "deadline_ms": begun.DeadlineMS}); err == nil {
-		r.AfterSpec = string(b)
+	r.AfterSpec = begunSpec(begun)
+	return r
+}
+
+// begunSpec is what the first answer to a drain says: the answer that has it is no end.
+func begunSpec(x Drain) string {
+	b, err := json.Marshal(map[string]any{"drain": x.ID, "node": x.Node, "deadline_ms": x.DeadlineMS})
+	if err != nil {
+		return "{}"
+	}
+	return string(b)
+}
+
+// settleDrain says of a drain that a former life was to begin whether it did. How it ends is told by the drainer.
+func (a *Actor) settleDrain(p OpenPlan, x OpenAction, r *agentv1.ActionResult) *agentv1.ActionResult {
+	if a.drainer == nil {
+		return r
+	}
+	if begun, ok := a.drainer.log.Begun(p.ID, x.ID); ok {
+		r.Outcome, r.ErrorCode, r.Error, r.AfterSpec = "applied", "", "", begunSpec(begun)
 	}
 	return r
 }

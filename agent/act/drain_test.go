@@ -48,6 +48,7 @@ type drainWorld struct {
 	events  chan *agentv1.Event
 	results chan *agentv1.ActionResult
 	stopped string // what Allowed says
+	opened  func(*Drainer)
 }
 
 func newDrainWorld(t *testing.T, pods ...*corev1.Pod) *drainWorld {
@@ -100,13 +101,17 @@ func (w *drainWorld) open() {
 	w.drainer = NewDrainer(w.client, w.log, DrainEnv{
 		NowMS: func() int64 { return time.Now().UnixMilli() }, Workload: func(pod string) string { return strings.Replace(pod, "/", "/Job/", 1) }, Log: slog.New(slog.DiscardHandler),
 		Allowed: func() string { w.mu.Lock(); defer w.mu.Unlock(); return w.stopped },
-		Events: func(all []*agentv1.Event) {
+		Events: func(all []*agentv1.Event) error {
 			for _, e := range all {
 				w.events <- e
 			}
-		}, Result: func(r *agentv1.ActionResult) { w.results <- r }})
+			return nil
+		}, Result: func(r *agentv1.ActionResult) error { w.results <- r; return nil }})
 	w.drainer.ask.address = func(p *corev1.Pod) (netip.Addr, error) { return netip.MustParseAddr("127.0.0.1"), nil }
 	w.drainer.ask.pause, w.drainer.pause = 5*time.Millisecond, 5*time.Millisecond
+	if w.opened != nil {
+		w.opened(w.drainer)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.drainer.Run(ctx) }()

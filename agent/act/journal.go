@@ -3,6 +3,7 @@ package act
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 
 	agentv1 "plimsoll.dev/services/wire/plimsoll/agent/v1"
@@ -13,6 +14,7 @@ import (
 
 const (
 	keepPlans       = 64      // newest plans that are remembered
+	keepUntold      = 1024    // and as many whose results nobody was told yet
 	compactAtBytes  = 1 << 20 // the file is rewritten when it has grown by about this
 	keepRecentTimes = 4096    // changes kept for the action rate
 )
@@ -239,7 +241,7 @@ func (j *Journal) append(e entry) error {
 	}
 	j.fold(e)
 	if full {
-		return j.compact()
+		_ = j.compact() // the entry is kept: whoever heard an error would take it for not kept. The next one tries again
 	}
 	return nil
 }
@@ -250,9 +252,7 @@ func (j *Journal) fold(e entry) {
 	case e.Begin != nil:
 		j.generation = max(j.generation, e.Begin.Generation)
 		j.plans = append(j.plans, &OpenPlan{ID: e.Begin.Plan, Generation: e.Begin.Generation, Actions: e.Begin.Actions, Results: map[string]*agentv1.ActionResult{}})
-		for len(j.plans) > keepPlans {
-			j.plans = j.plans[1:]
-		}
+		j.forget()
 	case e.Acting != nil:
 		if e.Acting.AtMS > 0 {
 			j.addChange(e.Acting.change)
@@ -281,6 +281,18 @@ func (j *Journal) fold(e entry) {
 		j.generation = max(j.generation, e.Fence)
 	case e.Change != nil:
 		j.addChange(*e.Change)
+	}
+}
+
+// forget drops the oldest plans beyond what is kept, first of those whose results were told.
+func (j *Journal) forget() {
+	for len(j.plans) > keepPlans {
+		i := slices.IndexFunc(j.plans, func(p *OpenPlan) bool { return p.reported })
+		if i < 0 && len(j.plans) <= keepUntold {
+			return
+		}
+		i = max(i, 0)
+		j.plans = slices.Delete(j.plans, i, i+1)
 	}
 }
 

@@ -171,22 +171,6 @@ func (a *agent) failure() error {
 	return a.failed
 }
 
-// runPlans settles what a former life left open, then applies plans as they come.
-func (a *agent) runPlans(ctx context.Context) error {
-	a.waitForCluster(ctx)
-	for _, results := range a.actor.Recover(ctx) {
-		a.report(results)
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case p := <-a.plans:
-			a.report(a.actor.Apply(ctx, p))
-		}
-	}
-}
-
 // waitForCluster holds plans back until the cluster was seen once, so that limits over all workloads can be checked.
 func (a *agent) waitForCluster(ctx context.Context) {
 	t := time.NewTicker(100 * time.Millisecond)
@@ -196,24 +180,6 @@ func (a *agent) waitForCluster(ctx context.Context) {
 		case <-ctx.Done():
 		case <-t.C:
 		}
-	}
-}
-
-// report puts results into the spool and then notes that they are there.
-func (a *agent) report(results []*agentv1.ActionResult) {
-	if len(results) == 0 {
-		return
-	}
-	plan := results[0].GetPlanId()
-	_, err := a.spool.Append(&agentv1.Report{AtMs: a.clock.NowMS(), Body: &agentv1.Report_Results{Results: &agentv1.ActionResults{Results: results}}})
-	if err == nil {
-		err = a.spool.Sync()
-	}
-	if err == nil {
-		err = a.actor.Reported(plan)
-	}
-	if err != nil {
-		a.log.Error("results are kept for the next start", "plan", plan, "error", err)
 	}
 }
 

@@ -98,7 +98,8 @@ func (a *agent) gentle(cfg Config, parts *parts, state *uplink.State) (loops map
 	if parts.kube != nil {
 		workload = parts.kube.Workload
 	}
-	d := act.NewDrainer(client, log, act.DrainEnv{NowMS: a.clock.NowMS, Allowed: a.actor.Stopped, Workload: workload, Events: a.tellEvents, Result: func(r *agentv1.ActionResult) { a.report([]*agentv1.ActionResult{r}) }, Log: a.log})
+	d := act.NewDrainer(client, log, act.DrainEnv{NowMS: a.clock.NowMS, Allowed: a.actor.Stopped, Workload: workload, Events: a.tellEvents,
+		Result: func(r *agentv1.ActionResult) error { return a.tellResults([]*agentv1.ActionResult{r}) }, Log: a.log})
 	a.actor.UseDrainer(d)
 	loops = map[string]func(context.Context) error{"drain": func(ctx context.Context) error {
 		a.waitForCluster(ctx)
@@ -108,13 +109,6 @@ func (a *agent) gentle(cfg Config, parts *parts, state *uplink.State) (loops map
 		loops["leaving"] = func(ctx context.Context) error { return a.watchLeaving(ctx, cfg.Drain, parts.kube, d) }
 	}
 	return loops, func() { _ = log.Close() }, nil
-}
-
-// tellEvents puts events into the spool.
-func (a *agent) tellEvents(events []*agentv1.Event) {
-	if _, err := a.spool.Append(&agentv1.Report{AtMs: a.clock.NowMS(), Body: &agentv1.Report_Events{Events: &agentv1.Events{Events: events}}}); err != nil {
-		a.log.Error("an event could not be reported", "error", err)
-	}
 }
 
 // watchLeaving looks every second for machines that go and lets them go gently.
