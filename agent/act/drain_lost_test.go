@@ -403,3 +403,25 @@ func TestADrainThatWasDoneWhileTheAgentWasAwayIsDone(t *testing.T) {
 		t.Errorf("told %v, cordoned %v", r, w.cordoned())
 	}
 }
+
+func TestADrainThatAFormerLifeBeganIsNoEnd(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, map[string]int32{}, Config{Mode: "enforce"})
+	w := newDrainWorld(t, drainPod("a", nil))
+	w.blocked["a"] = true
+	b.actor.UseDrainer(w.drainer)
+	plan := &agentv1.Plan{PlanId: "p1", Generation: 1, ExpiresMs: b.now + 60_000, Capacity: []*agentv1.CapacityAction{drainAction("node-1")}}
+	first := b.actor.Apply(t.Context(), plan)[0]
+	if first.GetOutcome() != "applied" || first.GetAfterSpec() == "" {
+		t.Fatalf("begun: %v", first)
+	}
+	// The answer did not come into the spool, nor into the journal: the agent died in between.
+	open := b.journal.Unreported()
+	if len(open) != 1 {
+		t.Fatalf("%d plans are open", len(open))
+	}
+	r := b.actor.settle(t.Context(), open[0], open[0].Actions[0])
+	if r.GetOutcome() != "applied" || r.GetAfterSpec() != first.GetAfterSpec() {
+		t.Errorf("after the restart %v, before it %v", r, first)
+	}
+}

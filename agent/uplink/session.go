@@ -54,6 +54,7 @@ func (s *session) run(ctx context.Context, first *agentv1.StreamResponse) error 
 		if rerr != nil {
 			return rerr
 		}
+		s.u.plans = planMemory{} // answers may be among what the service has forgotten: a plan that it repeats is answered again
 	}
 	return err
 }

@@ -49,7 +49,7 @@ type Config struct {
 type Handler interface {
 	// Hello describes this agent; stream, epoch, version and time are filled in here.
 	Hello() *agentv1.Hello
-	// Plan hands a plan over, each plan id once in a process.
+	// Plan hands a plan over, each plan id once in a process, and once more when the service was found to have forgotten.
 	Plan(*agentv1.Plan)
 	// Config hands over what the service asks for.
 	Config(*agentv1.Config)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -186,19 +187,20 @@ func TestTransports(t *testing.T) {
 	for _, tr := range transports {
 		t.Run(tr.name, func(t *testing.T) {
 			for name, f := range map[string]func(*testing.T, *rig){
-				"reports arrive once and in order, and the spool forgets them": arrivesOnce,
-				"an ack that was lost leads to a duplicate, not to a loss":     lostAck,
-				"a gap is filled from what the service expects":                gapFilled,
-				"a malformed report is given up and the stream stays up":       malformed,
-				"an unavailable service is asked again later":                  unavailable,
-				"a report the service finds too large is left out":             tooLarge,
-				"a restart goes on with the same epoch":                        restart,
-				"a newer epoch stops the agent":                                fenced,
-				"a plan is handed over once though it is sent again":           planOnce,
-				"a revoked credential leads to a new enrolment":                revoked,
-				"the credential is renewed before it ends":                     renewed,
-				"a service restored from a backup gets what is still here":     serviceRestored,
-				"an agent restored from a backup begins a new epoch":           agentRestored,
+				"reports arrive once and in order, and the spool forgets them":     arrivesOnce,
+				"an ack that was lost leads to a duplicate, not to a loss":         lostAck,
+				"a gap is filled from what the service expects":                    gapFilled,
+				"a malformed report is given up and the stream stays up":           malformed,
+				"an unavailable service is asked again later":                      unavailable,
+				"a report the service finds too large is left out":                 tooLarge,
+				"a restart goes on with the same epoch":                            restart,
+				"a newer epoch stops the agent":                                    fenced,
+				"a plan is handed over once though it is sent again":               planOnce,
+				"a revoked credential leads to a new enrolment":                    revoked,
+				"the credential is renewed before it ends":                         renewed,
+				"a service restored from a backup gets what is still here":         serviceRestored,
+				"a service that has forgotten what was answered is answered again": serviceForgot,
+				"an agent restored from a backup begins a new epoch":               agentRestored,
 			} {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
@@ -419,6 +421,29 @@ func serviceRestored(t *testing.T, r *rig) {
 	r.append(2)
 	r.start()
 	r.wait("what was lost and what is new is there", func(s uplinktest.State) bool { return s.Last == 22 })
+}
+
+func serviceForgot(t *testing.T, r *rig) {
+	plan := &agentv1.StreamResponse{Message: &agentv1.StreamResponse_Plan{Plan: &agentv1.Plan{PlanId: "p1"}}}
+	r.svc.Greet(plan)
+	r.open()
+	r.append(20)
+	r.start()
+	<-r.h.got
+	r.wait("all are there", func(s uplinktest.State) bool { return s.Last == 20 })
+	for first := uint64(0); first <= 20; first, _ = r.spool.Bounds() { // until nothing of it is left here
+		time.Sleep(time.Millisecond)
+	}
+	r.svc.SetLast(4)
+	r.srv.CloseClientConnections()
+	select {
+	case <-r.h.got:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the plan that the service repeats is not answered again")
+	}
+	if !slices.Equal(r.h.plans, []string{"p1", "p1"}) {
+		t.Errorf("handed over %v", r.h.plans)
+	}
 }
 
 func agentRestored(t *testing.T, r *rig) {

@@ -343,11 +343,18 @@ func (w *CloudGroups) follow(ctx context.Context, tenant fleet.TenantID, g *stor
 			// What did not come is not wanted there any more: the next plan looks elsewhere, and a machine that comes late would be one too many.
 			back := cloud.Resize{Ref: g.Ref, Desired: max(p.Group.Ready, a.Before), Min: g.Min, Max: g.Max, Version: p.Group.Version, Token: "back-" + a.ID}
 			if back.Desired < a.Desired {
-				if _, err := api.Resize(ctx, back); err != nil {
+				if _, err := api.Resize(ctx, back); err != nil { // the action stays open until the cloud has heard, or for an hour
 					a.Problem = "what did not come is still asked for: " + cloud.Problem(err)
+					closed = age > groupLost || settledByCloud(err)
 				}
 			}
 		}
 	}
 	return w.note(ctx, tenant, g, a, closed)
+}
+
+// settledByCloud says whether a cloud's refusal is its last word: somebody else changed the group, or what was asked has no meaning.
+func settledByCloud(err error) bool {
+	var coded *fleet.Error
+	return errors.As(err, &coded) && (coded.Code == fleet.CodeConflict || coded.Code == fleet.CodeInvalid)
 }

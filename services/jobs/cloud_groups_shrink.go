@@ -21,6 +21,8 @@ const (
 	drainValid = 5 * time.Minute
 	// drainKept is how long a machine stays drained and is not ended before it takes pods again.
 	drainKept = 30 * time.Minute
+	// drainLost is how long after a drain was begun the agent must have told its end, which is due after a quarter of an hour: an agent that lost its disk never will.
+	drainLost = 30 * time.Minute
 	// drainAgain is how long a machine whose drain was given up is left.
 	drainAgain = 30 * time.Minute
 )
@@ -207,11 +209,12 @@ func (w *CloudGroups) toDrain(ctx context.Context, tenant fleet.TenantID, work *
 // toRelease are the machines that were drained for a group and are not ended: nobody wants that any more, the cloud refused, or it takes too long.
 func toRelease(work *store.GroupWork, machines []store.GroupMachine, told time.Time) (out []shrinking) {
 	for _, m := range machines {
-		if !m.Cordoned || m.DrainAt == nil || m.Release != (m.Drain == "refused" || m.Drain == "") || !m.Release && m.Drain != "done" {
+		lost := m.Drain == "begun" && !m.Release && m.DrainAt != nil && told.Sub(*m.DrainAt) > drainLost
+		if !m.Cordoned || m.DrainAt == nil || m.Release != (m.Drain == "refused" || m.Drain == "") || !m.Release && m.Drain != "done" && !lost {
 			continue
 		}
 		s, ok := of(work, m)
-		if ok && (m.Release || !s.group.Enabled || !s.group.Shrink || m.Failed || wants(work, s.group) || told.Sub(*m.DrainAt) > drainKept) {
+		if ok && (m.Release || lost || !s.group.Enabled || !s.group.Shrink || m.Failed || wants(work, s.group) || told.Sub(*m.DrainAt) > drainKept) {
 			out = append(out, s)
 		}
 	}

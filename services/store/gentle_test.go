@@ -188,3 +188,78 @@ func TestADrainIsAnsweredWhenItBeginsAndToldAgainWhenItEnds(t *testing.T) {
 		t.Errorf("the warm pool: %+v", warm)
 	}
 }
+
+func TestWhatAnAgentTellsAgainIsKeptOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	src := s.open(t, hello(1))
+	call := &agentv1.Checkpoint{Id: "cp-1", Pod: "train/a-0", Node: "n1", Cause: "plan", Outcome: "done", AtMs: day.UnixMilli(), TookMs: 100}
+	seq := uint64(0)
+	tell := func(at time.Time, kind, object, reason string, c *agentv1.Checkpoint) {
+		t.Helper()
+		seq++
+		e := &agentv1.Event{AtMs: at.UnixMilli(), Kind: kind, Object: object, Reason: reason, Checkpoint: c}
+		if out := ingest(t, src, &agentv1.Report{Seq: seq, AtMs: at.UnixMilli(), Body: &agentv1.Report_Events{Events: &agentv1.Events{Events: []*agentv1.Event{e, {AtMs: at.UnixMilli(), Kind: "note"}}}}}); out[0].Result != "accepted" {
+			t.Fatalf("%+v", out[0])
+		}
+	}
+	for range 3 { // an agent that died between telling and noting that it told
+		tell(day, "checkpoint", "Pod/train/a-0", "done", call)
+		tell(day.Add(time.Second), "drain", "Node/n1", "done", nil)
+	}
+	tell(day.Add(time.Hour), "drain", "Node/n1", "done", nil) // another drain
+	tell(day.Add(time.Second), "drain", "Node/n2", "done", nil)
+	for kind, want := range map[string]int{"checkpoint": 1, "drain": 3, "note": 8} {
+		if n := s.count(t, "SELECT count(*) FROM cluster_event WHERE kind = $1", kind); n != want {
+			t.Errorf("%d events of kind %s, want %d", n, kind, want)
+		}
+	}
+}
+
+func TestAnEndThatComesFirstOrTwiceIsTheEnd(t *testing.T) {
+	t.Parallel()
+	begun := &agentv1.ActionResult{ActionId: "drain/u1", Outcome: "applied", AfterSpec: `{"drain":"dr-1"}`}
+	end := &agentv1.ActionResult{ActionId: "drain/u1", Outcome: "failed", ErrorCode: "precondition", Error: "late"}
+	for name, order := range map[string][]*agentv1.ActionResult{
+		"in order":                               {begun, end},
+		"the end comes twice":                    {begun, end, end},
+		"the end comes first":                    {end, begun},
+		"the first answer comes again after it":  {begun, end, begun},
+		"first, and all again by the next life":  {end, begun, end},
+		"only the end, since the rest was early": {end},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			h := hello(1)
+			h.Capabilities = []string{store.CapabilityDrain}
+			src := s.open(t, h)
+			ingest(t, src, inventoryReport(1, day, &agentv1.Inventory{Snapshot: true}))
+			var id string
+			s.tx(t, s.tenant, func(ctx context.Context, tx *store.Tx) error {
+				_, _, err := store.OpenKarpenterOrder(ctx, tx, store.KarpenterOrder{Cluster: s.cluster, Kind: "drain", At: day, ExpiresAt: day.Add(time.Hour), CreatedBy: "planner"},
+					[]*agentv1.CapacityAction{{ActionId: "drain/u1", NodeDrain: &agentv1.NodeDrain{Node: "n1", Uid: "u1"}}})
+				if err != nil {
+					return err
+				}
+				list, err := store.KarpenterOrders(ctx, tx, s.cluster, 1)
+				id = list[0].ID
+				return err
+			})
+			for i, r := range order {
+				one := &agentv1.ActionResult{ActionId: r.GetActionId(), Outcome: r.GetOutcome(), ErrorCode: r.GetErrorCode(), Error: r.GetError(), AfterSpec: r.GetAfterSpec(), PlanId: id, Generation: 1, AtMs: day.UnixMilli()}
+				report := &agentv1.Report{Seq: uint64(2 + i), AtMs: day.UnixMilli(), Body: &agentv1.Report_Results{Results: &agentv1.ActionResults{Results: []*agentv1.ActionResult{one}}}}
+				if out := ingest(t, src, report); out[0].Result != "accepted" {
+					t.Fatalf("%+v", out[0])
+				}
+			}
+			s.tx(t, s.tenant, func(ctx context.Context, tx *store.Tx) error {
+				list, err := store.KarpenterActions(ctx, tx, id)
+				if len(list) == 1 && (list[0].Outcome == nil || *list[0].Outcome != "failed" || list[0].Detail != "late" || !strings.Contains(list[0].After, `"ended":"failed"`)) {
+					t.Errorf("kept %+v", list[0])
+				}
+				return err
+			})
+		})
+	}
+}

@@ -370,10 +370,25 @@ func (s *Source) prepareEvents(now time.Time, p *prepared, list *agentv1.Events)
 			rows = append(rows, []any{tx.Tenant, s.Cluster, millis(e.GetAtMs()), s.Stream, s.Epoch, int64(p.seq), i, e.GetKind(), e.GetObject(), //nolint:gosec // bounded by commit
 				e.GetWorkload(), cut(e.GetReason(), 256), cut(e.GetMessage(), maxMessage)})
 		}
-		queueRows(b, "INSERT INTO cluster_event (tenant_id, cluster_id, at, stream, epoch, seq, position, kind, object, workload_key, reason, message)", "", rows)
+		queueEvents(b, rows)
 		s.queueCheckpoints(b, tx, list)
 	}
 	return nil
+}
+
+// queueEvents keeps events. Those that an agent may tell again after it died between two steps are kept once: the same time, kind, object and reason.
+func queueEvents(b *pgx.Batch, rows [][]any) {
+	once := make([][]any, 0, len(rows))
+	for _, row := range rows {
+		if kind := row[7]; kind != "drain" && kind != "checkpoint" {
+			once = append(once, row)
+			continue
+		}
+		b.Queue(`INSERT INTO cluster_event (tenant_id, cluster_id, at, stream, epoch, seq, position, kind, object, workload_key, reason, message)
+SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12
+WHERE NOT EXISTS (SELECT FROM cluster_event WHERE tenant_id = $1 AND cluster_id = $2 AND at = $3 AND kind = $8 AND object = $9 AND reason = $11)`, row...)
+	}
+	queueRows(b, "INSERT INTO cluster_event (tenant_id, cluster_id, at, stream, epoch, seq, position, kind, object, workload_key, reason, message)", "", once)
 }
 
 // cut shortens text at the border of a rune.
