@@ -25,7 +25,7 @@ func (s *Server) registerCapacity() {
 	op(s, huma.Operation{OperationID: "get-capacity-map", Method: http.MethodGet, Path: "/api/v1/clusters/{id}/capacity-map", Summary: "What runs where, and why each machine stays or goes", Tags: tags, Errors: missing,
 		Description: "The inventory that the newest plan was made from, by pool and name."}, auth.RoleViewer, s.getCapacityMap)
 	op(s, huma.Operation{OperationID: "list-pending-pods", Method: http.MethodGet, Path: "/api/v1/clusters/{id}/pending-pods", Summary: "Pods that are not ready, why, and when they may be", Tags: tags, Errors: missing}, auth.RoleViewer, s.listPendingPods)
-	op(s, huma.Operation{OperationID: "list-conflicts", Method: http.MethodGet, Path: "/api/v1/clusters/{id}/conflicts", Summary: "Who else writes the replicas of workloads, and how often they fight", Tags: tags, Errors: missing}, auth.RoleViewer, s.listConflicts)
+	op(s, huma.Operation{OperationID: "list-conflicts", Method: http.MethodGet, Path: "/api/v1/clusters/{id}/conflicts", Summary: "Who else writes the replicas of workloads and the sizes of groups, and how often they fight", Tags: tags, Errors: missing}, auth.RoleViewer, s.listConflicts)
 	op(s, huma.Operation{OperationID: "get-capacity-policy", Method: http.MethodGet, Path: "/api/v1/clusters/{id}/capacity-policy", Summary: "Caps and taste of the cluster's capacity plans", Tags: tags, Errors: missing}, auth.RoleViewer, s.getCapacityPolicy)
 	op(s, huma.Operation{OperationID: "set-capacity-policy", Method: http.MethodPut, Path: "/api/v1/clusters/{id}/capacity-policy", Summary: "Change it; version is the one that was read", Tags: tags, Errors: []int{404, 409, 422}}, auth.RoleOperator, s.setCapacityPolicy)
 }
@@ -182,14 +182,15 @@ type FieldWriter struct {
 
 type conflictList struct {
 	Body struct {
-		At    *time.Time      `json:"at" doc:"null: the cluster never reported"`
-		Items []FieldConflict `json:"items"`
+		At     *time.Time      `json:"at" doc:"null: the cluster never reported"`
+		Items  []FieldConflict `json:"items"`
+		Groups []GroupConflict `json:"groups" doc:"groups of machines at clouds that others write as well, those that are fought over most first"`
 	}
 }
 
 func (s *Server) listConflicts(ctx context.Context, p auth.Principal, q *clusterOnly) (*conflictList, error) {
 	out := &conflictList{}
-	out.Body.Items = []FieldConflict{}
+	out.Body.Items, out.Body.Groups = []FieldConflict{}, []GroupConflict{}
 	err := s.deps.DB.Tenant(ctx, p.Tenant, func(tx *store.Tx) error {
 		list, at, err := store.Conflicts(ctx, tx, q.ID)
 		if err != nil {
@@ -205,6 +206,17 @@ func (s *Server) listConflicts(ctx context.Context, p auth.Principal, q *cluster
 				f.Writers = append(f.Writers, FieldWriter{Manager: w.Manager, Object: w.Object, Field: w.Field, At: w.At})
 			}
 			out.Body.Items = append(out.Body.Items, f)
+		}
+		groups, err := store.GroupConflicts(ctx, tx, q.ID)
+		if err != nil {
+			return err
+		}
+		for i := range groups {
+			g, err := groupConflictView(&groups[i])
+			if err != nil {
+				return err
+			}
+			out.Body.Groups = append(out.Body.Groups, g)
 		}
 		return nil
 	})

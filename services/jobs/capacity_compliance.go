@@ -38,36 +38,26 @@ type NodeCompliance struct {
 	DB *store.DB
 }
 
-// Work implements river.Worker. One tenant's trouble does not keep the others from being looked at.
+// Work implements river.Worker. One cluster's trouble does not keep the others from being looked at.
 func (w *NodeCompliance) Work(ctx context.Context, _ *river.Job[NodeComplianceArgs]) error {
-	var tenants []fleet.TenantID
-	if err := w.DB.Global(ctx, func(tx *store.Tx) (err error) {
-		tenants, err = store.TenantIDs(ctx, tx)
-		return err
-	}); err != nil {
-		return fmt.Errorf("list tenants: %w", err)
+	type one struct {
+		tenant  fleet.TenantID
+		cluster fleet.ClusterID
 	}
-	var failed error
-	for _, t := range tenants {
-		failed = errors.Join(failed, w.tenant(ctx, t))
-	}
-	return failed
-}
-
-func (w *NodeCompliance) tenant(ctx context.Context, tenant fleet.TenantID) error {
-	var clusters []fleet.ClusterID
-	if err := w.DB.Tenant(ctx, tenant, func(tx *store.Tx) (err error) {
-		clusters, err = store.ClustersWithCapacityPolicy(ctx, tx)
+	var due []one
+	failed := eachTenant(ctx, w.DB, func(tx *store.Tx) error {
+		ids, err := store.ClustersWithCapacityPolicy(ctx, tx)
+		for _, id := range ids {
+			due = append(due, one{tx.Tenant, id})
+		}
 		return err
-	}); err != nil {
-		return err
-	}
-	for _, id := range clusters {
-		if err := w.DB.Tenant(ctx, tenant, func(tx *store.Tx) error { return w.cluster(ctx, tx, id) }); err != nil && !store.IsNotFound(err) {
-			return fmt.Errorf("hold machines of cluster %s against its policy: %w", id, err)
+	})
+	for _, d := range due { // a transaction each: what is found of one cluster is kept whatever becomes of the next
+		if err := w.DB.Tenant(ctx, d.tenant, func(tx *store.Tx) error { return w.cluster(ctx, tx, d.cluster) }); err != nil && !store.IsNotFound(err) {
+			failed = errors.Join(failed, fmt.Errorf("hold machines of cluster %s against its policy: %w", d.cluster, err))
 		}
 	}
-	return nil
+	return failed
 }
 
 func (*NodeCompliance) cluster(ctx context.Context, tx *store.Tx, id fleet.ClusterID) error {

@@ -117,7 +117,7 @@ func (w *CloudGroups) Cluster(ctx context.Context, tenant fleet.TenantID, cluste
 		}
 	}
 	for i := range work.Groups {
-		failed = errors.Join(failed, w.look(ctx, tenant, &work, &work.Groups[i]))
+		failed = errors.Join(failed, w.look(ctx, tenant, &work, &work.Groups[i]), w.see(ctx, tenant, &work, &work.Groups[i]))
 	}
 	steps := groupSteps(&work, busy)
 	for _, s := range steps {
@@ -145,7 +145,7 @@ func groupSteps(work *store.GroupWork, busy map[string]bool) []groupStep {
 	want := map[string]int{}
 	for _, add := range p.Add {
 		for i := range work.Groups {
-			if g := &work.Groups[i]; g.Enabled && g.Brings(add.Offering) {
+			if g := &work.Groups[i]; g.Enabled && !g.Contended() && g.Brings(add.Offering) {
 				want[g.ID] += add.Count
 				break
 			}

@@ -105,7 +105,7 @@ func drained(work *store.GroupWork, machines []store.GroupMachine, told time.Tim
 			continue
 		}
 		s, ok := of(work, m)
-		if ok && s.group.Enabled && s.group.Shrink && !wants(work, s.group) {
+		if ok && s.group.Enabled && s.group.Shrink && !s.group.Contended() && !wants(work, s.group) {
 			by[s.group.ID] = append(by[s.group.ID], s)
 		}
 	}
@@ -169,7 +169,7 @@ func (w *CloudGroups) toDrain(ctx context.Context, tenant fleet.TenantID, work *
 	going := map[string]int{}
 	for _, m := range machines {
 		s, ok := of(work, m)
-		if !ok || !s.group.Enabled || !s.group.Shrink || wants(work, s.group) {
+		if !ok || !s.group.Enabled || !s.group.Shrink || s.group.Contended() || wants(work, s.group) {
 			continue
 		}
 		switch {
@@ -214,7 +214,7 @@ func toRelease(work *store.GroupWork, machines []store.GroupMachine, told time.T
 			continue
 		}
 		s, ok := of(work, m)
-		if ok && (m.Release || lost || !s.group.Enabled || !s.group.Shrink || m.Failed || wants(work, s.group) || told.Sub(*m.DrainAt) > drainKept) {
+		if ok && (m.Release || lost || !s.group.Enabled || !s.group.Shrink || s.group.Contended() || m.Failed || wants(work, s.group) || told.Sub(*m.DrainAt) > drainKept) {
 			out = append(out, s)
 		}
 	}

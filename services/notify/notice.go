@@ -51,6 +51,7 @@ var headlines = map[string]map[Language]string{
 	"price_quarantined":         {English: "Spot price of {instance_type} in {region} is not believed", Chinese: "{region} 的 {instance_type} 竞价价格不可信"},
 	"stale_prices":              {English: "Spot prices in {region} are {age_hours} h old", Chinese: "{region} 的竞价价格已有 {age_hours} 小时未更新"},
 	"conflict":                  {English: "{workload}: another controller writes the replicas", Chinese: "{workload}：另一个控制器在写副本数"},
+	"group_conflict":            {English: "Cluster {cluster}: somebody else has undone the size of group {group} {times} times within an hour; Plimsoll leaves it alone", Chinese: "集群 {cluster}：一小时内有其他方 {times} 次撤销了组 {group} 的大小；Plimsoll 暂不再改动它"},
 	"stuck_at_max":              {English: "{workload}: at its maximum of {max} replicas and needs more", Chinese: "{workload}：已到 {max} 个副本的上限，仍然不够"},
 	"scale_failed":              {English: "{workload}: a change of replicas failed: {problem}", Chinese: "{workload}：副本数变更失败：{problem}"},
 	"delivery_failed":           {English: "Channel {name} cannot be reached: {problem}", Chinese: "通道 {name} 无法送达：{problem}"},

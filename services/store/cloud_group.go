@@ -37,6 +37,8 @@ type CloudGroup struct {
 	WritersWhy    string          // why that is not known
 	Suspended     []string        // what was stopped, or is about to be, in the adapter's words
 	StoppedAt     []time.Time     // when something was stopped, of late, by our clock
+	SeenAt        *time.Time      // when its size and bounds were looked at last; nil: never
+	Undone        int             // how often within the last hour somebody else undid a size of ours
 }
 
 // Brings tells whether the group's machines are of an offering.
@@ -73,7 +75,8 @@ func (g *CloudGroup) Validate() error {
 }
 
 const cloudGroupColumns = `id::text, cluster_id::text, account_id::text, ref, cloud, region, zones, instance_types, purchase, min_size, max_size, step, hourly, enabled, updated_by, updated_at,
-  own, shrink, writers, writers_at, writers_problem, suspended, stopped_at`
+  own, shrink, writers, writers_at, writers_problem, suspended, stopped_at, seen_at,
+  (SELECT count(*) FROM cloud_group_change x WHERE x.tenant_id = cloud_group.tenant_id AND x.group_id = cloud_group.id AND x.undid AND x.at > now() - interval '1 hour')::int`
 
 // CloudGroups lists a cluster's groups by ref.
 func CloudGroups(ctx context.Context, tx *Tx, cluster fleet.ClusterID) ([]CloudGroup, error) {
@@ -137,6 +140,9 @@ func DeleteCloudGroup(ctx context.Context, tx *Tx, cluster fleet.ClusterID, id s
 	}
 	if stopped {
 		return fleet.Errorf(fleet.CodeConflict, "the cloud's own scaling of this group is stopped: switch the group off, and it is given back within a minute, then delete it")
+	}
+	if _, _, err := ResolveAlert(ctx, tx, GroupConflictAlert, groupConflictSubject(id), tx.Now); err != nil {
+		return err
 	}
 	tag, err := tx.pgx.Exec(ctx, `DELETE FROM cloud_group WHERE tenant_id = $1 AND cluster_id = $2 AND id = $3`, tx.Tenant, cluster, id)
 	if err != nil {
@@ -257,7 +263,7 @@ WHERE tenant_id = $1 AND id = $2 AND closed_at IS NULL`, tx.Tenant, a.ID, a.Stat
 	if err != nil {
 		return fmt.Errorf("note an action: %w", err)
 	}
-	return nil
+	return askedOfGroup(ctx, tx, a)
 }
 
 func nilIfEmpty(b json.RawMessage) any {

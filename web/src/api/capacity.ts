@@ -7,7 +7,7 @@ import { NODE_PHASES, type NodePhase, PURCHASES, type Purchase } from "./cluster
 import { readMoney, readMoneyOr, readTimeOr, readWord } from "./read";
 import type { components } from "./schema.gen";
 
-export { type Conflict, conflictsQuery } from "./capacity-conflicts";
+export { type Conflict, conflictsQuery, type GroupConflict } from "./capacity-conflicts";
 
 type Schemas = components["schemas"];
 

@@ -974,7 +974,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Who else writes the replicas of workloads, and how often they fight */
+        /** Who else writes the replicas of workloads and the sizes of groups, and how often they fight */
         get: operations["list-conflicts"];
         put?: never;
         post?: never;
@@ -4440,6 +4440,8 @@ export interface components {
              * @description null: the cluster never reported
              */
             at: string | null;
+            /** @description groups of machines at clouds that others write as well, those that are fought over most first */
+            groups: components["schemas"]["GroupConflict"][] | null;
             items: components["schemas"]["FieldConflict"][] | null;
         };
         CostCause: {
@@ -5276,6 +5278,89 @@ export interface components {
              * @description before the limit
              */
             total: number;
+        };
+        GroupChange: {
+            /**
+             * Format: int64
+             * @description -1: the cloud knows none
+             */
+            after: number;
+            /**
+             * Format: date-time
+             * @description when it was seen, by Plimsoll's clock
+             */
+            at: string;
+            /**
+             * Format: int64
+             * @description -1: the cloud knew none
+             */
+            before: number;
+            /** @enum {string} */
+            field: "desired" | "min" | "max";
+            /** @description what it changed was the size that Plimsoll had asked for */
+            undid: boolean;
+        };
+        GroupConflict: {
+            /**
+             * Format: int64
+             * @description sizes that Plimsoll asked for in the last day and the cloud took
+             */
+            applied: number;
+            /**
+             * Format: int64
+             * @description of size or bounds in the last day that others made
+             */
+            changes: number;
+            cloud: string;
+            /** @description capacity plans may change it */
+            enabled: boolean;
+            /**
+             * Format: double
+             * @description sizes of Plimsoll's that were undone within the last hour
+             */
+            fights_per_hour: number;
+            group_id: string;
+            /**
+             * Format: date-time
+             * @description of the newest change, by Plimsoll's clock; null: none in the last day
+             */
+            last_at: string | null;
+            /** @description changes that others made, newest first, at most 10 */
+            newest: components["schemas"]["GroupChange"][] | null;
+            /** @description Plimsoll was told to stop what of the cloud changes it */
+            own: boolean;
+            /** @description of the group, as its cloud names it */
+            ref: string;
+            /**
+             * Format: int64
+             * @description sizes of Plimsoll's in the last day that somebody else's size came in place of before they were reached
+             */
+            replaced: number;
+            /**
+             * Format: int64
+             * @description how often the cloud's own scaling was stopped by Plimsoll in the last day; more than once: somebody starts it again
+             */
+            restarted: number;
+            /** @description somebody undid Plimsoll's size three times within an hour: nothing more is asked of the group until an hour has fewer */
+            stopped: boolean;
+            /** @description what of the cloud's own scaling is stopped, in its words */
+            suspended: string[] | null;
+            /**
+             * Format: int64
+             * @description of those, how often they undid a size of Plimsoll's
+             */
+            undone: number;
+            /** @description what of the cloud itself changes it, as it was looked at last; empty with changes: a person or a tool from outside of the cloud */
+            writers: components["schemas"]["CloudGroupWriter"][] | null;
+            /**
+             * Format: date-time
+             * @description null: nobody has looked yet
+             */
+            writers_at: string | null;
+            /** @description why it is not known what of the cloud changes it; empty: it is */
+            writers_problem: string;
+            /** @description Plimsoll leaves it to one of its writers */
+            yields: boolean;
         };
         Hint: {
             /**

@@ -9,6 +9,7 @@ export const ALERT_KINDS = [
   "agent_offline",
   "unknown_price",
   "conflict",
+  "group_conflict",
   "stuck_at_max",
   "spend_breaker",
   "cost_anomaly",

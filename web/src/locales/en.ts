@@ -839,6 +839,7 @@ export const en = {
       agent_offline: "Agent offline",
       unknown_price: "Node without a price",
       conflict: "Two controllers write replicas",
+      group_conflict: "Two fight over a group's size",
       stuck_at_max: "Held at maximum",
       spend_breaker: "Spend breaker tripped",
       cost_anomaly: "Cost anomaly",

@@ -798,6 +798,7 @@ export const zh: typeof en = {
       agent_offline: "代理离线",
       unknown_price: "节点没有价格",
       conflict: "两个控制器在写副本数",
+      group_conflict: "双方争夺机器组的大小",
       stuck_at_max: "停在上限",
       spend_breaker: "支出熔断",
       cost_anomaly: "费用异常",

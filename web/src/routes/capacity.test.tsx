@@ -11,7 +11,16 @@ describe.each([
   ["map", ["node-drain", "To be drained|将被排空", "A100-40GB"]],
   ["plan", ["g6.2xlarge", "$24.84/h|$24.84/小时", "Pack everything anew|全部重新装箱"]],
   ["pending", ["media/giant-1", "Fits no offering|没有机型可容纳"]],
-  ["conflicts", ["horizontal-pod-autoscaler", "yields|让步"]],
+  [
+    "conflicts",
+    [
+      "horizontal-pod-autoscaler",
+      "yields|让步",
+      "eu-central-1/gpu-inference",
+      "Size 6 → 4|大小 6 → 4",
+      "stopped: fought over|已停止：双方争夺",
+    ],
+  ],
 ] as const)("%s", (tab, contents) => {
   test.each(["en", "zh"] as const)("in %s", async (language) => {
     await renderAt(page(1, tab), { language });

@@ -13,6 +13,7 @@ import {
 import { checkpointsQuery } from "../api/checkpoints";
 import { CheckpointTable } from "../components/capacity/checkpoint-table";
 import { ConflictTable } from "../components/capacity/conflict-table";
+import { GroupConflictTable } from "../components/capacity/group-conflict-table";
 import { MarketTable } from "../components/capacity/market-view";
 import { FleetTable, NodeDetail, NodeMap } from "../components/capacity/node-map";
 import { PendingTable } from "../components/capacity/pending-table";
@@ -212,15 +213,27 @@ export function ConflictsTab({ cluster }: { cluster: string }) {
     <Gate
       query={query}
       skeleton={<TableSkeleton />}
-      isEmpty={(list) => list.items.length === 0}
+      isEmpty={(list) => list.items.length + list.groups.length === 0}
       empty={<Empty title={t("capacity.conflicts.empty")} text={t("capacity.conflicts.emptyText")} />}
     >
       {(list) => (
         <Stack gap="sm" pt="md">
-          <Text size="sm" c="dimmed" px="md">
-            {t("capacity.conflicts.hint")}
-          </Text>
-          {list.at && <ConflictTable conflicts={list.items} at={list.at} />}
+          {list.at && list.items.length > 0 && (
+            <>
+              <Text size="sm" c="dimmed" px="md">
+                {t("capacity.conflicts.hint")}
+              </Text>
+              <ConflictTable conflicts={list.items} at={list.at} />
+            </>
+          )}
+          {list.groups.length > 0 && (
+            <>
+              <Text size="sm" c="dimmed" px="md" data-group-conflicts>
+                {t("capacity.conflicts.groups.hint")}
+              </Text>
+              <GroupConflictTable groups={list.groups} now={new Date(query.dataUpdatedAt)} />
+            </>
+          )}
         </Stack>
       )}
     </Gate>

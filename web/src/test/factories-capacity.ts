@@ -320,5 +320,31 @@ export function conflicts(workload: string) {
         ],
       },
     ],
+    groups: [
+      {
+        group_id: uuid(95, 1),
+        ref: "eu-central-1/gpu-inference",
+        cloud: "aws",
+        enabled: true,
+        own: false,
+        yields: true,
+        stopped: true,
+        writers: [{ kind: "scaling_policy", name: "cpu-target", sizes: true, stop: "AlarmNotification" }],
+        writers_at: before(60),
+        writers_problem: "",
+        suspended: [],
+        restarted: 0,
+        applied: 4,
+        changes: 3,
+        undone: 3,
+        replaced: 1,
+        fights_per_hour: 3,
+        last_at: before(300),
+        newest: [
+          { at: before(300), field: "desired", before: 6, after: 4, undid: true },
+          { at: before(900), field: "max", before: 10, after: 8, undid: false },
+        ],
+      },
+    ],
   };
 }
