@@ -81,20 +81,19 @@ func (a *agent) watchConflicts(k *act.Karpenter) func(context.Context) error {
 			if err != nil {
 				a.log.Warn("it is not known who writes NodePools", "error", err)
 			}
-			events := &agentv1.Events{}
+			var events []*agentv1.Event
 			now := time.Now()
 			for _, w := range found {
 				if key := w.Error(); now.Sub(told[key]) > conflictAgain {
-					told[key] = now
 					a.log.Warn("conflict", "object", w.Object, "writers", strings.Join(w.Writers, ","), "fields", strings.Join(w.Fields, ","))
-					events.Events = append(events.Events, &agentv1.Event{AtMs: a.clock.NowMS(), Kind: "conflict", Object: w.Object, Reason: "TwoWriters", Message: w.Error()})
+					events = append(events, &agentv1.Event{AtMs: a.clock.NowMS(), Kind: "conflict", Object: w.Object, Reason: "TwoWriters", Message: w.Error()})
 				}
 			}
-			if len(events.Events) == 0 {
-				continue
+			if len(events) == 0 || a.tellEvents(events) != nil {
+				continue // what was not told is told at the next look
 			}
-			if _, err := a.spool.Append(&agentv1.Report{AtMs: a.clock.NowMS(), Body: &agentv1.Report_Events{Events: events}}); err != nil {
-				a.log.Error("a conflict could not be reported", "error", err)
+			for _, e := range events {
+				told[e.GetMessage()] = now
 			}
 		}
 	}
