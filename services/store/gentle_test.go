@@ -263,3 +263,32 @@ func TestAnEndThatComesFirstOrTwiceIsTheEnd(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatWasDoneIsTakenWhateverTheClockOfTheClusterSays(t *testing.T) {
+	t.Parallel()
+	for name, off := range map[string]time.Duration{"an hour ahead": time.Hour, "two months behind": -60 * 24 * time.Hour, "a century ahead": 100 * 365 * 24 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			h := hello(1)
+			h.SimulatedClock, h.ClockSpeed, h.Capabilities = false, 0, []string{store.CapabilityDrain}
+			src := s.open(t, h)
+			s.tx(t, s.tenant, func(ctx context.Context, tx *store.Tx) error {
+				_, _, err := store.OpenKarpenterOrder(ctx, tx, store.KarpenterOrder{Cluster: s.cluster, Kind: "drain", At: day, ExpiresAt: day.Add(time.Hour), CreatedBy: "planner"},
+					[]*agentv1.CapacityAction{{ActionId: "drain/u1", NodeDrain: &agentv1.NodeDrain{Node: "n1", Uid: "u1"}}})
+				return err
+			})
+			at := day.Add(off).UnixMilli()
+			r := &agentv1.Report{Seq: 1, AtMs: at, Body: &agentv1.Report_Results{Results: &agentv1.ActionResults{Results: []*agentv1.ActionResult{{ActionId: "drain/u1", Outcome: "applied", AfterSpec: "{}", Generation: 1, AtMs: at}}}}}
+			if out := ingest(t, src, r); out[0].Result != "accepted" {
+				t.Fatalf("%+v", out[0])
+			}
+			if n := s.count(t, "SELECT count(*) FROM karpenter_action WHERE outcome = 'applied' AND answered_at = $1", day); n != 1 {
+				t.Error("the answer is lost, or of another time")
+			}
+			if out := ingest(t, src, observation(2, day.Add(off))); out[0].Result != "malformed" {
+				t.Errorf("an observation of that clock: %+v", out[0])
+			}
+		})
+	}
+}

@@ -27,7 +27,8 @@ const (
 	maxWorkloads        = 20_000
 	maxSignals          = 64
 	maxEvents           = 1000
-	maxResults          = 1000
+	maxResults          = 1000 // of one plan that is sent
+	maxResultsTold      = 4096 // in one report: what the actions of the largest plan that an agent takes lead to
 	maxMessage          = 2048
 	maxFieldWriters     = 8
 	futureTolerance     = 10 * time.Minute
@@ -80,8 +81,12 @@ func tooMany(what string, have, most int) error {
 func (s *Source) prepare(ctx context.Context, now time.Time, r *agentv1.Report) (*prepared, error) {
 	p := &prepared{seq: r.GetSeq()}
 	err := s.checkTime(now, r.GetAtMs())
+	at := millis(r.GetAtMs())
+	if err != nil && r.GetResults() != nil { // what was done is never refused because a clock is wrong
+		err, at = nil, now
+	}
 	if err == nil {
-		p.at = millis(r.GetAtMs())
+		p.at = at
 		switch body := r.GetBody().(type) {
 		case *agentv1.Report_Frame:
 			err = s.prepareFrame(ctx, now, p, body.Frame)
@@ -92,7 +97,7 @@ func (s *Source) prepare(ctx context.Context, now time.Time, r *agentv1.Report) 
 		case *agentv1.Report_Events:
 			err = s.prepareEvents(now, p, body.Events)
 		case *agentv1.Report_Results:
-			err = s.prepareResults(p, body.Results)
+			err = s.prepareResults(now, p, body.Results)
 		case *agentv1.Report_GpuHoldings:
 			err = s.prepareHoldings(now, p, body.GpuHoldings)
 		default: // from a newer agent: taken note of, nothing to store
@@ -412,9 +417,9 @@ func cutAll(list []string, most, each int) []string {
 	return out
 }
 
-func (s *Source) prepareResults(p *prepared, list *agentv1.ActionResults) error {
-	if len(list.GetResults()) > maxResults {
-		return tooMany("results", len(list.GetResults()), maxResults)
+func (s *Source) prepareResults(now time.Time, p *prepared, list *agentv1.ActionResults) error {
+	if len(list.GetResults()) > maxResultsTold {
+		return tooMany("results", len(list.GetResults()), maxResultsTold)
 	}
 	results := make([]ActionResult, 0, len(list.GetResults()))
 	for _, r := range list.GetResults() {
@@ -424,7 +429,7 @@ func (s *Source) prepareResults(p *prepared, list *agentv1.ActionResults) error 
 			}
 		}
 		at := millis(r.GetAtMs())
-		if at.Before(earliest) || at.After(latest) {
+		if s.checkTime(now, r.GetAtMs()) != nil {
 			at = p.at
 		}
 		results = append(results, ActionResult{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"plimsoll.dev/agent/uplink"
@@ -42,16 +43,19 @@ func (a *agent) runPlans(ctx context.Context) error {
 	}
 }
 
-// answer reports what is owed and what came, oldest first, and returns what is still owed. Beyond the bound the oldest are left to the next start, which reads them from
-// the journal.
+// answer reports what is owed and what came, oldest first, and returns what is still owed: one that the spool does not take keeps no other back. Beyond the bound the oldest
+// are left to the next start, which reads them from the journal.
 func (a *agent) answer(owed [][]*agentv1.ActionResult, results []*agentv1.ActionResult) [][]*agentv1.ActionResult {
 	if len(results) > 0 {
 		owed = append(owed, results)
 	}
-	for len(owed) > 0 && a.report(owed[0]) == nil {
-		owed = owed[1:]
+	var still [][]*agentv1.ActionResult
+	for _, results := range owed {
+		if a.report(results) != nil {
+			still = append(still, results)
+		}
 	}
-	return owed[max(len(owed)-maxOwed, 0):]
+	return still[max(len(still)-maxOwed, 0):]
 }
 
 // report puts the results of a plan into the spool and then notes that they are there.
@@ -72,6 +76,15 @@ func (a *agent) report(results []*agentv1.ActionResult) error {
 
 // tellResults puts results into the spool, as many reports as it takes, and returns when they are safe there. It notes nothing about their plan.
 func (a *agent) tellResults(results []*agentv1.ActionResult) error {
+	for _, r := range results {
+		clean(&r.Error, &r.BeforeSpec, &r.AfterSpec, &r.ErrorCode)
+		for i := range r.Writers {
+			clean(&r.Writers[i])
+		}
+		for _, c := range r.GetCheckpoints() {
+			clean(&c.Detail)
+		}
+	}
 	for len(results) > 0 {
 		n, size := 0, 0
 		for n < len(results) && n < resultsAtOnce {
@@ -107,6 +120,12 @@ func shortened(r *agentv1.ActionResult) *agentv1.ActionResult {
 
 // tellEvents puts events into the spool and returns when they are safe there.
 func (a *agent) tellEvents(events []*agentv1.Event) error {
+	for _, e := range events {
+		clean(&e.Message, &e.Reason)
+		if c := e.GetCheckpoint(); c != nil {
+			clean(&c.Detail)
+		}
+	}
 	_, err := a.spool.Append(&agentv1.Report{AtMs: a.clock.NowMS(), Body: &agentv1.Report_Events{Events: &agentv1.Events{Events: events}}})
 	if err == nil {
 		err = a.spool.Sync()
@@ -115,4 +134,11 @@ func (a *agent) tellEvents(events []*agentv1.Event) error {
 		a.log.Error("an event could not be reported", "error", err)
 	}
 	return err
+}
+
+// clean makes text of whatever a cluster, a pod or an error said: one that is none would keep its whole report from being taken.
+func clean(all ...*string) {
+	for _, s := range all {
+		*s = strings.ReplaceAll(strings.ToValidUTF8(*s, "\uFFFD"), "\x00", "")
+	}
 }

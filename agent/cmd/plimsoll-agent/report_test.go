@@ -119,3 +119,22 @@ func TestTheEndOfADrainDoesNotSettleItsPlan(t *testing.T) {
 		t.Error("a plan counts as reported with the end of its drain")
 	}
 }
+
+func TestWhatIsNoTextIsToldAsText(t *testing.T) {
+	t.Parallel()
+	a, _ := reporter(t, 1<<20)
+	r := made("p", 2, 10)
+	r[0].Error, r[0].Writers = "a\x00b\xff", []string{"k\xffubectl"}
+	r[0].Checkpoints = []*agentv1.Checkpoint{{Detail: "\x00"}}
+	if owed := a.answer(nil, r); len(owed) != 0 {
+		t.Fatalf("%d owed", len(owed))
+	}
+	if err := a.tellEvents([]*agentv1.Event{{Kind: "drain", Message: "\xff\x00", Checkpoint: &agentv1.Checkpoint{Detail: "\xff"}}}); err != nil {
+		t.Fatal(err)
+	}
+	first, _ := a.spool.Bounds()
+	all := a.spool.Read(first, 10, 1<<20)
+	if got := all[0].GetResults().GetResults()[0]; len(all) != 2 || got.GetError() != "ab\uFFFD" || got.GetWriters()[0] != "k\uFFFDubectl" || got.GetCheckpoints()[0].GetDetail() != "" {
+		t.Errorf("told %v", all)
+	}
+}
