@@ -109,7 +109,7 @@ func isCapacityKey(key string) bool {
 const changesAtOnce = 16
 
 // changeAll carries out the capacity actions of a plan: overlays first, so that prices hold before anything is bought, then pools, then removals, and drains at the
-// end. Pools of a phase are changed side by side, since the first that opens would be filled with what belongs elsewhere; for the same reason what is reserved, and
+// end. Pools of a phase are looked at, then noted in the journal, then changed side by side, with nothing else in between, since the first that opens would be filled with what belongs elsewhere; for the same reason what is reserved, and
 // paid for already, opens before them all, and pools without a limit, which take what no other does, after them all: whoever buys in between finds too little open, and
 // never too much. One that fails keeps no other from being tried. Results are in the plan's order.
 func (a *Actor) changeAll(ctx context.Context, plan *agentv1.Plan) []*agentv1.ActionResult {
@@ -122,10 +122,8 @@ func (a *Actor) changeAll(ctx context.Context, plan *agentv1.Plan) []*agentv1.Ac
 				todo = append(todo, i)
 			}
 		}
-		sideBySide(len(todo), changesAtOnce, func(k int) {
-			out[todo[k]] = a.change(ctx, plan, all[todo[k]])
-		})
-		if phase == phaseLimited { // too little open for a moment does no harm, and what is open is bounded
+		a.changePhase(ctx, plan, phase, todo, out)
+		if phase == phaseReserved || phase == phaseLimited { // too little open for a moment does no harm, and what is open is bounded
 			var applied []*agentv1.CapacityAction
 			for _, i := range todo {
 				if all[i].GetNodePool() != nil && out[i].GetOutcome() == "applied" {
@@ -206,51 +204,90 @@ func sideBySide(n, most int, f func(int)) {
 	wg.Wait()
 }
 
-// change carries one capacity action out and journals how it ended.
-func (a *Actor) change(ctx context.Context, plan *agentv1.Plan, x *agentv1.CapacityAction) *agentv1.ActionResult {
-	r := a.tryChange(ctx, plan, x)
-	if err := a.journal.Done(r); err != nil {
-		a.log.Error("journal cannot be written", "plan", plan.GetPlanId(), "error", err)
+// changePhase carries out the actions of one phase and journals how they ended. Between the first change and the last there is nothing but changes: what takes time,
+// looking at what is there and writing the journal, comes before and after all of them.
+func (a *Actor) changePhase(ctx context.Context, plan *agentv1.Plan, phase int, todo []int, out []*agentv1.ActionResult) {
+	all, now := plan.GetCapacity(), make([]Object, len(todo))
+	sideBySide(len(todo), changesAtOnce, func(k int) {
+		if x := all[todo[k]]; phase == phaseDrains {
+			out[todo[k]] = a.letGo(ctx, plan, x)
+		} else {
+			now[k], out[todo[k]] = a.look(ctx, plan, x)
+		}
+	})
+	var put []int
+	for k, i := range todo {
+		if out[i] == nil {
+			out[i] = a.announce(plan, all[i], now[k])
+		}
+		if out[i] == nil {
+			put = append(put, k)
+		}
 	}
-	return r
+	sideBySide(len(put), changesAtOnce, func(k int) {
+		i := todo[put[k]]
+		out[i] = a.change(ctx, plan, all[i], now[put[k]])
+	})
+	for _, i := range todo {
+		if err := a.journal.Done(out[i]); err != nil {
+			a.log.Error("journal cannot be written", "plan", plan.GetPlanId(), "error", err)
+		}
+	}
 }
 
-func (a *Actor) tryChange(ctx context.Context, plan *agentv1.Plan, x *agentv1.CapacityAction) *agentv1.ActionResult {
-	if x.GetNodeDrain() != nil && x.GetAbsent() {
+func (a *Actor) letGo(ctx context.Context, plan *agentv1.Plan, x *agentv1.CapacityAction) *agentv1.ActionResult {
+	if x.GetAbsent() {
 		return a.release(ctx, plan, x)
 	}
-	if x.GetNodeDrain() != nil {
-		return a.drain(plan, x)
-	}
+	return a.drain(plan, x)
+}
+
+// look reads the object of an action. A result means that there is nothing to do, or that nothing may be done.
+func (a *Actor) look(ctx context.Context, plan *agentv1.Plan, x *agentv1.CapacityAction) (Object, *agentv1.ActionResult) {
 	provisioner := a.provisionerOf(capacityKey(x))
 	if provisioner == nil {
-		return a.changed(plan, x, Object{}, Object{}, "refused", "mode", "this agent does not steer a node provisioner, or keeps no room ready")
+		return Object{}, a.changed(plan, x, Object{}, Object{}, "refused", "mode", "this agent does not steer a node provisioner, or keeps no room ready")
 	}
-	for try := 0; ; try++ {
-		now, err := provisioner.Read(ctx, x)
-		if err != nil {
-			return a.changeFailed(plan, x, now, err)
+	now, err := provisioner.Read(ctx, x)
+	switch {
+	case err != nil:
+		return now, a.changeFailed(plan, x, now, err)
+	case now.Generation > plan.GetGeneration():
+		return now, a.changed(plan, x, now, now, "refused", "stale_generation", fmt.Sprintf("plan %d wrote it already; this is plan %d", now.Generation, plan.GetGeneration()))
+	case now.Same:
+		return now, a.changed(plan, x, now, now, "already", "", "")
+	}
+	return now, nil
+}
+
+// announce notes in the journal that a change comes. A result means that it may not be made.
+func (a *Actor) announce(plan *agentv1.Plan, x *agentv1.CapacityAction, now Object) *agentv1.ActionResult {
+	if ok, err := a.mayChange(plan, x); err != nil {
+		return a.changeFailed(plan, x, now, fmt.Errorf("write journal: %w", err))
+	} else if !ok {
+		return a.changed(plan, x, now, now, "refused", "limit", fmt.Sprintf("this agent makes at most %d changes a minute", a.cfg.Limits.MaxActionsPerMinute))
+	}
+	return nil
+}
+
+// change makes a change that was announced. Where the object is another by now it is looked at again, and the change announced again.
+func (a *Actor) change(ctx context.Context, plan *agentv1.Plan, x *agentv1.CapacityAction, now Object) *agentv1.ActionResult {
+	for try := 1; ; try++ {
+		after, err := a.provisionerOf(capacityKey(x)).Put(ctx, x, now, Mark{Plan: plan.GetPlanId(), Action: x.GetActionId(), Generation: plan.GetGeneration(), AtMS: a.env.NowMS()})
+		if err == nil {
+			return a.changed(plan, x, now, after, "applied", "", "")
 		}
-		switch {
-		case now.Generation > plan.GetGeneration():
-			return a.changed(plan, x, now, now, "refused", "stale_generation", fmt.Sprintf("plan %d wrote it already; this is plan %d", now.Generation, plan.GetGeneration()))
-		case now.Same:
-			return a.changed(plan, x, now, now, "already", "", "")
-		}
-		if ok, err := a.mayChange(plan, x); err != nil {
-			return a.changeFailed(plan, x, now, fmt.Errorf("write journal: %w", err))
-		} else if !ok {
-			return a.changed(plan, x, now, now, "refused", "limit", fmt.Sprintf("this agent makes at most %d changes a minute", a.cfg.Limits.MaxActionsPerMinute))
-		}
-		after, err := provisioner.Put(ctx, x, now, Mark{Plan: plan.GetPlanId(), Action: x.GetActionId(), Generation: plan.GetGeneration(), AtMS: a.env.NowMS()})
 		var writers *WritersError
-		if errors.Is(err, ErrConflict) && !errors.As(err, &writers) && try+1 < setAttempts {
-			continue // it changed since it was read: look again
-		}
-		if err != nil {
+		if !errors.Is(err, ErrConflict) || errors.As(err, &writers) || try == setAttempts {
 			return a.changeFailed(plan, x, now, err)
 		}
-		return a.changed(plan, x, now, after, "applied", "", "")
+		var r *agentv1.ActionResult
+		if now, r = a.look(ctx, plan, x); r != nil {
+			return r
+		}
+		if r = a.announce(plan, x, now); r != nil {
+			return r
+		}
 	}
 }
 

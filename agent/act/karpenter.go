@@ -37,7 +37,7 @@ const (
 	forcedWindow  = 10 * 60_000
 	readyTime     = 10 * time.Second // that new pools get to be taken by Karpenter
 	readyLook     = 100 * time.Millisecond
-	settleTime    = 500 * time.Millisecond // that changed pools get to be looked at by Karpenter
+	settleTime    = 3 * time.Second // that changed pools get to be looked at by Karpenter before those that take what they leave
 	karpenterPage = 500
 	karpenterMax  = 20_000 // objects of one list
 )
@@ -53,7 +53,8 @@ var (
 // to own the object is it taken back, twice in ten minutes at most. Pools with machines are never deleted.
 type Karpenter struct {
 	objects dynamic.Interface
-	own     []string // NodePools of others that are ours to write; anyPool: those that a plan names
+	settle  time.Duration // settleTime but in tests
+	own     []string      // NodePools of others that are ours to write; anyPool: those that a plan names
 
 	// mu guards wanted.
 	mu     sync.Mutex
@@ -65,7 +66,7 @@ const anyPool = "*"
 
 // NewKarpenter makes the provisioner. own names NodePools that somebody else made and that Plimsoll may write once a plan does; "*" is all of them.
 func NewKarpenter(objects dynamic.Interface, own []string) *Karpenter {
-	return &Karpenter{objects: objects, own: own, wanted: map[string]*agentv1.CapacityAction{}}
+	return &Karpenter{objects: objects, settle: settleTime, own: own, wanted: map[string]*agentv1.CapacityAction{}}
 }
 
 func (k *Karpenter) resource(key string) (dynamic.ResourceInterface, string, error) {
@@ -140,15 +141,32 @@ func (k *Karpenter) prepare(ctx context.Context, x *agentv1.CapacityAction, by M
 // Settle implements Provisioner. Karpenter buys nothing from a pool between a change of it and the look of the last of its controllers at the change, and
 // goes on to the next pool by weight.
 func (k *Karpenter) Settle(ctx context.Context, put []*agentv1.CapacityAction) error {
-	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	ctx, cancel := context.WithTimeout(ctx, k.settle)
 	defer cancel()
-	failed := make([]error, len(put))
-	sideBySide(len(put), changesAtOnce, func(i int) {
-		if put[i].GetNodePool() != nil {
-			failed[i] = k.ready(ctx, capacityKey(put[i]))
+	wait := map[string]bool{}
+	for _, x := range put {
+		if p := x.GetNodePool(); p != nil {
+			wait[p.GetName()] = true
 		}
-	})
-	return errors.Join(failed...)
+	}
+	t := time.NewTicker(readyLook)
+	defer t.Stop()
+	for {
+		left := 0
+		if err := k.each(ctx, poolsResource, managedLabel+"=true", func(u *unstructured.Unstructured) error {
+			if wait[u.GetName()] && !condition(u, "Ready") {
+				left++
+			}
+			return nil
+		}); err != nil || left == 0 {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("Karpenter has not taken %d of %d pools in time", left, len(wait))
+		case <-t.C:
+		}
+	}
 }
 
 // ready waits until Karpenter has taken a pool as it is now.

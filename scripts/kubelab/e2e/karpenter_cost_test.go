@@ -104,6 +104,7 @@ func TestKarpenterCost(t *testing.T) {
 		t.Run(w.name, func(t *testing.T) {
 			l := startKarpenterLab(t, w.name, offers)
 			l.demand(t, pods, w.pinned)
+			l.trace(t)
 			w.steer(t, l)
 			first := l.said
 			took := l.allRun(t, 4*time.Minute, len(pods))
