@@ -9,7 +9,7 @@ import (
 )
 
 // Actions are the plan as the agent is told: overlays before pools, so that prices hold before anything is bought, removals at the end. The agent opens the
-// pools side by side: the first that opens would be filled with what belongs elsewhere. overlays names those of ours that
+// pools side by side, what is reserved first and what takes the rest last: what opens first would be filled with what belongs elsewhere. overlays names those of ours that
 // exist; those that the plan does not name go. Action ids are the names of the objects.
 func (p *Plan) Actions(overlays []string) []*agentv1.CapacityAction {
 	var out []*agentv1.CapacityAction
