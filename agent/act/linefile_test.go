@@ -42,7 +42,7 @@ func TestAFileThatCannotBeWrittenAnewLosesNoEntry(t *testing.T) {
 				t.Fatal(err)
 			}
 			var read []string
-			if l, err = readLines(path, 0, func(e string) { read = append(read, e) }); err != nil {
+			if _, err = readLines(path, 0, func(e string) { read = append(read, e) }); err != nil {
 				t.Fatal(err)
 			}
 			if len(read) != len(kept) || len(read) < 2 {
