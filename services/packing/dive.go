@@ -101,7 +101,11 @@ func (s *solver) take(lp *master, r *rows, left []int32, stock []int64, bins []b
 		}
 	}
 	sort.SliceStable(parts, func(a, b int) bool { return parts[a].frac > parts[b].frac })
-	want := int32(len(parts)/10 + 1) //nolint:gosec // bounded by rows
+	share := 10
+	if s.coarse() {
+		share = 5
+	}
+	want := int32(len(parts)/share + 1) //nolint:gosec // bounded by rows
 	if taken > want {
 		want = 0
 	}
@@ -126,6 +130,9 @@ func (s *solver) take(lp *master, r *rows, left []int32, stock []int64, bins []b
 	}
 	return bins, 0
 }
+
+// coarse tells that the packing is only one of places, of which seating changes more than a finer dive gains, and that the program is large.
+func (s *solver) coarse() bool { return s.p.opts.once && len(s.p.heads) > 200 }
 
 // itemsOf is the pattern of a column.
 func itemsOf(c *column, lp *master, r *rows) []item {
@@ -159,7 +166,11 @@ next:
 
 // refine solves the program of a stage with some rounds of new patterns, and leaves its duals in values.
 func (s *solver) refine(lp *master, r *rows, left []int32, values []float64) {
-	for round := 0; round < 8; round++ {
+	rounds := 8
+	if s.coarse() {
+		rounds = 4
+	}
+	for round := 0; round < rounds; round++ {
 		lp.solve(2000)
 		for i := range values {
 			if values[i] = 0; r.of[i] >= 0 {

@@ -15,8 +15,8 @@ type factors struct {
 	lower entries   // of each pivot, the rows that it was subtracted from and how often
 	upper entries   // of each pivot, what else is in its row: columns that are eliminated later
 	above entries   // of each pivot, what else is in its column: rows that are eliminated earlier
-	swaps []exchange
-	size  int // entries of the exchanges
+	swaps []float64 // of each exchange, the pivot: x becomes x - v (w x) / pivot
+	v, w  entries
 }
 
 // entries are sparse vectors, one after the other.
@@ -37,11 +37,31 @@ func (e *entries) of(k int) ([]int32, []float64) {
 	return e.idx[a:b], e.val[a:b]
 }
 
-// exchange is a rank-one change: x becomes x - v (w x) / pivot.
-type exchange struct {
-	vi, wi []int32
-	vv, wv []float64
-	pivot  float64
+// addAll adds a vector.
+func (e *entries) addAll(x []float64) {
+	for i, v := range x {
+		if v > 1e-14 || v < -1e-14 {
+			e.add(int32(i), v) //nolint:gosec // a row
+		}
+	}
+	e.end()
+}
+
+// change takes the k-th of some others off x, as often as the k-th of these says, over the pivot.
+func (e *entries) change(k int, others *entries, pivot float64, x []float64) {
+	idx, val := e.of(k)
+	t := 0.0
+	for q, i := range idx {
+		t += val[q] * x[i]
+	}
+	if t == 0 {
+		return
+	}
+	t /= pivot
+	idx, val = others.of(k)
+	for q, i := range idx {
+		x[i] -= val[q] * t
+	}
 }
 
 // lowerSolve takes a right side, by rows, through the lower triangle and the exchanges.
@@ -54,18 +74,8 @@ func (f *factors) lowerSolve(x []float64) {
 			}
 		}
 	}
-	for k := range f.swaps {
-		e := &f.swaps[k]
-		t := 0.0
-		for q, i := range e.wi {
-			t += e.wv[q] * x[i]
-		}
-		if t != 0 {
-			t /= e.pivot
-			for q, i := range e.vi {
-				x[i] -= e.vv[q] * t
-			}
-		}
+	for k, pivot := range f.swaps {
+		f.w.change(k, &f.v, pivot, x)
 	}
 }
 
@@ -109,17 +119,7 @@ func (f *factors) upperLeft(y, out []float64, first int) {
 // lowerLeft goes on with the exchanges and the lower triangle, transposed.
 func (f *factors) lowerLeft(y []float64) {
 	for k := len(f.swaps) - 1; k >= 0; k-- {
-		e := &f.swaps[k]
-		t := 0.0
-		for q, i := range e.vi {
-			t += e.vv[q] * y[i]
-		}
-		if t != 0 {
-			t /= e.pivot
-			for q, i := range e.wi {
-				y[i] -= e.wv[q] * t
-			}
-		}
+		f.v.change(k, &f.w, f.swaps[k], y)
 	}
 	for k := f.m - 1; k >= 0; k-- {
 		idx, val := f.lower.of(k)
@@ -137,43 +137,21 @@ func (f *factors) lowerLeft(y []float64) {
 // exchange puts another column in place p: half is the new column through the lower triangle and the exchanges, w the unit vector of p
 // through the transposed upper triangle.
 func (f *factors) exchange(p int, half, w []float64, pivot float64) {
-	e := exchange{pivot: pivot}
 	k := int(f.order[p])
 	half[f.row[k]] -= f.piv[k]
 	idx, val := f.above.of(k)
 	for q, i := range idx {
 		half[i] -= val[q]
 	}
-	n := 0
-	for _, v := range half {
-		if v > 1e-14 || v < -1e-14 {
-			n++
-		}
-	}
-	e.vi, e.vv = make([]int32, 0, n), make([]float64, 0, n)
-	for i, v := range half {
-		if v > 1e-14 || v < -1e-14 {
-			e.vi, e.vv = append(e.vi, int32(i)), append(e.vv, v) //nolint:gosec // a row
-		}
-	}
-	n = 0
-	for _, v := range w {
-		if v != 0 {
-			n++
-		}
-	}
-	e.wi, e.wv = make([]int32, 0, n), make([]float64, 0, n)
-	for i, v := range w {
-		if v != 0 {
-			e.wi, e.wv = append(e.wi, int32(i)), append(e.wv, v) //nolint:gosec // a row
-		}
-	}
-	f.swaps = append(f.swaps, e)
-	f.size += len(e.vi) + len(e.wi)
+	f.v.addAll(half)
+	f.w.addAll(w)
+	f.swaps = append(f.swaps, pivot)
 }
 
-// entriesOf counts what the triangles hold.
-func (f *factors) entriesOf() int { return f.m + len(f.lower.idx) + len(f.upper.idx) }
+// size is how many entries all parts have.
+func (f *factors) size() int {
+	return f.m + len(f.lower.idx) + len(f.upper.idx) + len(f.v.idx) + len(f.w.idx)
+}
 
 // elimination makes factors: what is left of the basis row by row, with the rows of every column.
 type elimination struct {
@@ -231,8 +209,9 @@ func (c *counts) change(i, n int32) {
 	}
 }
 
-// factorize makes factors of a basis, column by column as put gives it; nil if it is singular.
-func factorize(m int, put func(add func(row, col int32, v float64))) *factors {
+// factorize makes factors of a basis, column by column as put gives it; nil if it is singular. The old ones, nil if there are none, hand over
+// the room for exchanges.
+func factorize(m int, old *factors, put func(add func(row, col int32, v float64))) *factors {
 	e := &elimination{m: m, idx: make([][]int32, m), val: make([][]float64, m), rows: make([][]int32, m), at: make([]float64, m), in: make([]bool, m)}
 	f := &factors{m: m, row: make([]int32, 0, m), col: make([]int32, 0, m), piv: make([]float64, 0, m), order: make([]int32, m)}
 	e.out = f
@@ -269,6 +248,11 @@ func factorize(m int, put func(add func(row, col int32, v float64))) *factors {
 		}
 	}
 	f.columns()
+	if old != nil {
+		f.v, f.w, f.swaps = old.v, old.w, old.swaps[:0]
+	}
+	f.v.reset()
+	f.w.reset()
 	return f
 }
 

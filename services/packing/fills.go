@@ -11,7 +11,7 @@ type fill struct {
 }
 
 // maxFills is how many fills are searched at most; with more, the search goes by pods.
-const maxFills = 1500
+const maxFills = 3000
 
 // filler of GPUs: the picks of an offering apart, and the best that a GPU can hold by the multipliers.
 type gpuFills struct {

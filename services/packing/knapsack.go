@@ -43,6 +43,7 @@ type pricer struct {
 	tolls    []float64 // of the heads
 	room     []int64   // of the heads
 	shared   gpuFills
+	loose    []int     // offerings that the last proof found worth more than they cost
 	fills    *gpuFills // picks stand for fills; nil: for shapes
 }
 

@@ -71,6 +71,7 @@ type Options struct {
 	program bool // only the linear program
 	once    bool // no proof, no improvement, and no care for small packings
 	rough   bool // no improvement
+	hasty   bool // patterns are sought only as long as they help well
 	seat    bool // rules across machines as for many pods, however few there are
 }
 
@@ -202,7 +203,7 @@ func (s *solver) answer() *Answer {
 	}
 	a.Unplaced = append(a.Unplaced, p.unfit...)
 	sort.Slice(a.Unplaced, func(x, y int) bool { return a.Unplaced[x].Pod < a.Unplaced[y].Pod })
-	a.Bound = s.proof.bound(placed)
+	a.Bound = max(s.proof.bound(placed), s.proven)
 	a.Proof = s.proof.export(p)
 	a.Stats = s.stats
 	a.Stats.Shapes, a.Stats.Offerings = len(p.shapes), len(p.offs)

@@ -170,6 +170,7 @@ func (k *pricer) certify(duals, heads []float64, tolls []int64, limit func(j int
 	}
 	k.headTolls(heads)
 	k.filter()
+	k.loose = k.loose[:0]
 	worth := make([]int64, len(p.offs)) // upper bound on a machine's worth
 	type share struct{ num, den int64 } // price over worth, at most one
 	scale := make([]share, len(p.shapes))
@@ -197,6 +198,9 @@ func (k *pricer) certify(duals, heads []float64, tolls []int64, limit func(j int
 			found(j, items)
 		}
 		worth[j] = int64(math.Ceil(max(top, v)*(1+1e-9))) + 1
+		if max(top, v) > due*1.002 && o.share == 0 {
+			k.loose = append(k.loose, j)
+		}
 		if p.stockOf(j) >= 0 || worth[j] <= dues[j] {
 			continue
 		}

@@ -59,7 +59,7 @@ func (x *across) seated() *Answer {
 	a := s.pack()
 	s.open(a)
 	missing := s.fill()
-	missing = s.mend(missing)
+	missing = s.settle(s.mend(missing))
 	s.polish()
 	out := x.trim(s.answer(missing))
 	x.best, x.proof = out, s.proof()

@@ -118,7 +118,7 @@ func (q *sub) solve() *Answer {
 // on their offerings, and no pool gets more of a workload than it may.
 func (s *seating) sub(which []int, extra []wish) *sub {
 	q := &sub{pins: [][]bool{nil}, given: s.x.given, opts: s.x.opts}
-	q.opts.quick = true
+	q.opts.quick, q.opts.hasty = true, true
 	if s.scant {
 		q.given, q.opts.Limits = s.x.lessOf(s.others(which), q.opts.Limits)
 	}

@@ -36,6 +36,29 @@ func (s *seating) mend(missing []int) []int {
 	return missing
 }
 
+// settle takes the pods off that stand wrongly after all, since those they rely on found no place where they were meant to, and finds places
+// for them anew.
+func (s *seating) settle(missing []int) []int {
+	for range 3 {
+		var off []int
+		for _, u := range s.x.trim(s.answer(missing)).Unplaced {
+			if s.at[u.Pod] >= 0 {
+				off = append(off, u.Pod)
+			}
+		}
+		if len(off) == 0 || s.x.stop() {
+			break
+		}
+		for _, i := range off {
+			s.up(i)
+		}
+		missing = append(missing, off...)
+		sort.Ints(missing)
+		missing = s.mend(missing)
+	}
+	return missing
+}
+
 func (s *seating) drop(extra []wish) []int {
 	var out []int
 	for _, w := range extra {

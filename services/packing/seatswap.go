@@ -42,10 +42,14 @@ func (f *filler) swap(pod int) bool {
 			if f.ok(pod, n) {
 				f.take(pod, n)
 				for _, to := range free {
-					if to != n && f.ok(other, to) {
-						f.take(other, to)
+					if to == n || !f.ok(other, to) {
+						continue
+					}
+					f.take(other, to)
+					if i := f.shapeOf(other); !f.zoned[i] || f.z.mayLeave(i, f.zone[f.seats[n].off]) {
 						return true
 					}
+					f.giveBack(other)
 				}
 				f.giveBack(pod)
 			}

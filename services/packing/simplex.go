@@ -33,6 +33,8 @@ type master struct {
 	flat  entries // the columns, for speed
 	known int     // columns in flat
 
+	near                 []int32   // columns that gain or nearly do: only these are looked at until none of them gains
+	isNear               []bool    // of the columns
 	gain, weight         []float64 // of the columns
 	slackGain, slackWide []float64 // of the slacks
 	alpha, half, w, rho  []float64
@@ -82,6 +84,9 @@ func (s *master) sign(r int) float64 {
 
 const tiny = 1e-9
 
+// near is how far, as a share of its price, a column may be from gaining and still be looked at with those that do.
+const near = 0.03
+
 // flatten lists the columns one after the other.
 func (s *master) flatten() {
 	if s.known == 0 || s.known > len(s.cols) {
@@ -99,9 +104,10 @@ func (s *master) flatten() {
 func (s *master) price(anew bool) {
 	n := len(s.cols)
 	for len(s.gain) < n {
-		s.gain, s.weight = append(s.gain, 0), append(s.weight, 0)
+		s.gain, s.weight, s.isNear = append(s.gain, 0), append(s.weight, 0), append(s.isNear, false)
 	}
 	sum := 0.0
+	s.near = s.near[:0]
 	for j := range n {
 		d := s.cols[j].cost
 		idx, val := s.flat.of(j)
@@ -111,6 +117,9 @@ func (s *master) price(anew bool) {
 		s.gain[j] = d
 		if anew {
 			s.weight[j] = s.own(j)
+		}
+		if s.isNear[j] = d < near*s.cols[j].cost && !s.in[j]; s.isNear[j] {
+			s.near = append(s.near, int32(j)) //nolint:gosec // a column
 		}
 	}
 	for r := range s.m {
@@ -132,57 +141,71 @@ func (s *master) own(j int) float64 {
 	return c * c
 }
 
-// solve runs the primal simplex to the end or for at most steps exchanges.
-func (s *master) solve(steps int) {
+// solve runs the primal simplex to the end or for at most steps exchanges; it tells whether that was the end.
+func (s *master) solve(steps int) bool {
 	s.flatten()
 	s.price(true)
-	fresh := true
+	fresh, next := true, s.choose()
 	for step := range steps {
 		if step%64 == 63 && s.stop != nil && s.stop() {
-			return
+			return false
 		}
-		enter, slackRow := s.choose()
-		if enter < 0 && slackRow < 0 {
+		if next.col < 0 && next.slack < 0 {
 			if fresh {
-				return
+				return true
 			}
 			s.duals()
 			s.price(false)
-			fresh = true
+			fresh, next = true, s.choose()
 			continue
 		}
 		fresh = false
-		if !s.pivot(enter, slackRow) {
-			return
+		ok := false
+		if next, ok = s.pivot(next.col, next.slack); !ok {
+			return true // nothing more to be had of these columns
 		}
+	}
+	return false
+}
+
+// choice is the column, or else the slack, that gains most for its length; -1: none.
+type choice struct {
+	col, slack int
+	best       float64
+}
+
+// column lets a column compete.
+func (c *choice) column(s *master, j int) {
+	if d := s.gain[j]; d < -1e-10 && d*d > c.best*s.weight[j] && d < -1e-7*max(1e-3, s.cols[j].cost) {
+		*c = choice{j, -1, d * d / s.weight[j]}
 	}
 }
 
-// choose is the column, or else the slack, that gains most for its length.
-func (s *master) choose() (enter, slackRow int) {
-	enter, slackRow = -1, -1
-	best := 0.0
-	for j, d := range s.gain[:len(s.cols)] {
-		if d >= -1e-10 || s.in[j] {
-			continue
-		}
-		if v := d * d; v > best*s.weight[j] && d < -1e-7*max(1e-3, s.cols[j].cost) {
-			enter, best = j, v/s.weight[j]
-		}
+// ofSlack lets the slack of a row compete.
+func (c *choice) ofSlack(s *master, r int) {
+	if d := s.slackGain[r]; d < -1e-9 && d*d > c.best*s.slackWide[r] {
+		*c = choice{-1, r, d * d / s.slackWide[r]}
 	}
-	for r, d := range s.slackGain {
-		if d >= -1e-9 || s.slack[r] {
-			continue
-		}
-		if v := d * d; v > best*s.slackWide[r] {
-			enter, slackRow, best = -1, r, v/s.slackWide[r]
-		}
-	}
-	return enter, slackRow
 }
 
-// pivot brings a column or the slack of a row into the basis.
-func (s *master) pivot(enter, slackRow int) bool {
+// choose looks at all columns that may gain and all slacks.
+func (s *master) choose() choice {
+	c := choice{-1, -1, 0}
+	for _, j := range s.near {
+		if !s.in[j] {
+			c.column(s, int(j))
+		}
+	}
+	for r := range s.slackGain {
+		if !s.slack[r] {
+			c.ofSlack(s, r)
+		}
+	}
+	return c
+}
+
+// pivot brings a column or the slack of a row into the basis, and tells what may come next.
+func (s *master) pivot(enter, slackRow int) (choice, bool) {
 	x := s.unit
 	clear(x)
 	var d float64
@@ -210,14 +233,13 @@ func (s *master) pivot(enter, slackRow int) bool {
 		}
 	}
 	if leave < 0 {
-		return false
+		return choice{-1, -1, 0}, false
 	}
-	s.swap(enter, slackRow, leave, ratio, d)
-	return true
+	return s.swap(enter, slackRow, leave, ratio, d), true
 }
 
 // swap updates the factors, the values, the duals and the gains for an exchange at place leave.
-func (s *master) swap(enter, slackRow, leave int, ratio, d float64) {
+func (s *master) swap(enter, slackRow, leave int, ratio, d float64) choice {
 	p := s.alpha[leave]
 	for i, a := range s.alpha {
 		s.x[i] -= ratio * a
@@ -232,20 +254,22 @@ func (s *master) swap(enter, slackRow, leave int, ratio, d float64) {
 	for r, v := range s.rho {
 		s.y[r] += step * v
 	}
-	s.update(enter, slackRow, leave, step, p)
-	old := s.basis[leave]
-	if old >= 0 {
+	if enter >= 0 {
+		s.in[enter] = true
+	} else {
+		s.slack[slackRow] = true
+	}
+	next := s.update(enter, slackRow, leave, step, p)
+	if old := s.basis[leave]; old >= 0 {
 		s.in[old] = false
 	} else {
 		s.slack[-1-old] = false
 	}
-	if enter >= 0 {
-		s.basis[leave], s.in[enter] = enter, true
-	} else {
-		s.basis[leave], s.slack[slackRow] = -1-slackRow, true
+	if s.basis[leave] = enter; enter < 0 {
+		s.basis[leave] = -1 - slackRow
 	}
 	s.f.exchange(leave, s.half, s.w, p)
-	cost := int64(2*(s.f.entriesOf()+s.f.size) + s.m)
+	cost := int64(2*s.f.size() + s.m)
 	s.since += cost
 	s.work += cost + int64(len(s.flat.idx))
 	if n := len(s.f.swaps); n >= 20 {
@@ -255,10 +279,11 @@ func (s *master) swap(enter, slackRow, leave int, ratio, d float64) {
 			s.each = mean
 		}
 	}
+	return next
 }
 
-// update takes the gains and the weights along with an exchange.
-func (s *master) update(enter, slackRow, leave int, step, p float64) {
+// update takes the gains and the weights along with an exchange, and chooses what comes next.
+func (s *master) update(enter, slackRow, leave int, step, p float64) choice {
 	wide := 0.0
 	if enter >= 0 {
 		wide = s.weight[enter]
@@ -266,43 +291,47 @@ func (s *master) update(enter, slackRow, leave int, step, p float64) {
 		wide = s.slackWide[slackRow]
 	}
 	wide /= p * p
-	rho := s.rho
-	for j := range s.cols {
+	rho, next := s.rho, choice{-1, -1, 0}
+	for _, j := range s.near {
 		if s.in[j] {
 			continue
 		}
-		idx, val := s.flat.of(j)
+		idx, val := s.flat.of(int(j))
 		a := 0.0
 		for q, r := range idx {
 			a += rho[r] * val[q]
-		}
-		if a == 0 {
-			continue
 		}
 		s.gain[j] -= step * a
 		if v := a * a * wide; v > s.weight[j] {
 			s.weight[j] = v
 		}
+		next.column(s, int(j))
 	}
 	for r, v := range rho {
-		if s.slack[r] || v == 0 {
+		if s.slack[r] {
 			continue
 		}
 		s.slackGain[r] -= step * v * s.sign(r)
 		if v := v * v * wide; v > s.slackWide[r] {
 			s.slackWide[r] = v
 		}
+		next.ofSlack(s, r)
 	}
 	if old := s.basis[leave]; old >= 0 {
 		s.gain[old], s.weight[old] = -step, max(wide, s.own(old))
+		if !s.isNear[old] {
+			s.isNear[old] = true
+			s.near = append(s.near, int32(old)) //nolint:gosec // a column
+		}
 	} else {
 		s.slackGain[-1-old], s.slackWide[-1-old] = -step, max(wide, 1e-6)
 	}
+	return next
 }
 
 // refactor makes the factors anew from the basis; a basis that turns out singular keeps the old ones.
 func (s *master) refactor() {
-	f := factorize(s.m, func(add func(row, col int32, v float64)) {
+	f := factorize(s.m, s.f, func(add func(row, col int32, v float64)) {
 		for c, b := range s.basis {
 			if b < 0 {
 				add(int32(-1-b), int32(c), s.sign(-1-b)) //nolint:gosec // a row
@@ -318,7 +347,7 @@ func (s *master) refactor() {
 		return
 	}
 	s.f = f
-	s.made = int64(60 * f.entriesOf())
+	s.made = int64(60 * f.size())
 	s.work += s.made
 	s.refresh()
 }

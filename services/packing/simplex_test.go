@@ -102,7 +102,7 @@ func TestFactorsSolveAfterManyExchangesAsWhenTheyWereMade(t *testing.T) {
 
 func TestASingularBasisHasNoFactors(t *testing.T) {
 	t.Parallel()
-	f := factorize(3, func(add func(row, col int32, v float64)) {
+	f := factorize(3, nil, func(add func(row, col int32, v float64)) {
 		for c := range int32(3) { // the third is the sum of the first two
 			add(0, c, []float64{1, 0, 1}[c]+1e-300)
 			add(1, c, []float64{2, 1, 3}[c])

@@ -21,8 +21,9 @@ type solver struct {
 	pool      []column // patterns found, as columns over shapes (not rows)
 	seen      map[uint64]bool
 	best      []bin
-	short     int64   // pods that best leaves out
-	cost      float64 // of best
+	short     int64       // pods that best leaves out
+	proven    fleet.Money // no packing of all pods has a lower weighed cost; zero: see proof
+	cost      float64     // of best
 	duals     []float64
 	proof     proof
 	stats     Stats
@@ -99,6 +100,7 @@ func (s *solver) solve() {
 			s.sparing()
 			s.mend()
 			s.fuse()
+			s.finish()
 			return
 		}
 		if s.proofValue() == 0 {
@@ -110,6 +112,7 @@ func (s *solver) solve() {
 	if !s.p.opts.rough {
 		s.polish()
 	}
+	s.finish()
 }
 
 // cutWork and diveWork are how much work in the inverse more cuts, and more than one dive, may follow; about a second per thousand million.
@@ -290,7 +293,7 @@ func (s *solver) generate(lp *master, r *rows) {
 		}
 		s.headTolls(lp, r, s.tollNow)
 	}
-	lp.solve(20000)
+	done := lp.solve(20000)
 	spread()
 	copy(price, full)
 	copy(tolls, s.tollNow)
@@ -300,6 +303,7 @@ func (s *solver) generate(lp *master, r *rows) {
 	for j := range steps {
 		steps[j] = 400
 	}
+	mark, flat := math.Inf(1), 0 // the value when it last fell by a thousandth, and rounds since
 	slow, last, enough := 0, math.Inf(1), false
 	for round := 0; round < 100*s.effort() && !enough; round++ {
 		if s.stop() {
@@ -365,6 +369,11 @@ func (s *solver) generate(lp *master, r *rows) {
 			s.addBins(lp, r, bins)
 		}
 		if added == 0 {
+			if !done && !s.stop() {
+				done = lp.solve(20000)
+				spread()
+				continue
+			}
 			if smooth > 0 {
 				smooth = 0
 			} else if !cut {
@@ -372,8 +381,15 @@ func (s *solver) generate(lp *master, r *rows) {
 			}
 			continue
 		}
-		lp.solve(300)
+		done = lp.solve(300)
 		spread()
+		if s.p.opts.hasty {
+			if v := lp.value(); v < mark*(1-1e-3) {
+				mark, flat = v, 0
+			} else if flat++; flat >= 5 {
+				break
+			}
+		}
 		lp.prune(4000)
 	}
 	s.duals = full
@@ -387,11 +403,12 @@ func (s *solver) prove(lp *master, r *rows, full []float64) {
 	mixed := make([]float64, len(full))
 	tolls := make([]float64, len(s.tollNow))
 	spent := s.pr.total
-	for turn := 0; turn < 4*s.effort() && s.pr.total-spent < s.effort()*1_000_000; turn++ {
+	for turn := 0; turn < 4*s.effort() && s.pr.total-spent < s.effort()*1_500_000; turn++ {
 		if s.stop() || s.proofValue() > 0.9985*lp.value() {
 			break
 		}
 		before := len(lp.cols)
+		s.tighten(lp, r, full, spent)
 		lp.solve(3000)
 		for i := range full {
 			full[i] = max(0, lp.y[r.of[i]])
@@ -416,6 +433,56 @@ func (s *solver) prove(lp *master, r *rows, full []float64) {
 		full[i] = max(0, lp.y[r.of[i]])
 	}
 	s.headTolls(lp, r, s.tollDuals)
+}
+
+// tighten seeks patterns for the offerings that stand most against the proof, at duals that swing less and less, as long as there are some. One
+// of them takes as long to search as all others together, so they are asked alone.
+func (s *solver) tighten(lp *master, r *rows, price []float64, spent int) {
+	p, k := s.p, s.pr
+	loose := append([]int(nil), k.loose...)
+	if len(loose) == 0 || len(loose) > 12 {
+		return
+	}
+	tolls := append([]float64(nil), s.tollDuals...)
+	now := make([]float64, len(tolls))
+	price = append([]float64(nil), price...)
+	for smooth := 0.5; k.total-spent < s.effort()*1_200_000 && !s.stop(); {
+		lp.solve(3000)
+		s.headTolls(lp, r, now)
+		for i := range price {
+			price[i] = smooth*price[i] + (1-smooth)*max(0, lp.y[r.of[i]])
+		}
+		for h := range tolls {
+			tolls[h] = smooth*tolls[h] + (1-smooth)*now[h]
+			k.room[h] = p.heads[h].max
+		}
+		copy(k.value, price)
+		copy(k.tolls, tolls)
+		copy(k.limit, s.demand())
+		k.filter()
+		added := 0
+		for _, j := range loose {
+			_, items, _ := k.best(j, (p.offs[j].cost+s.toll(lp, r, j))*(1+1e-3), s.most(certSteps/30, j))
+			if items == nil {
+				continue
+			}
+			for _, items := range append(k.trail, items) {
+				sort.Slice(items, func(a, b int) bool { return items[a].shape < items[b].shape })
+				if c, ok := s.column(j, items, r); ok && lp.reduced(&c) < -1e-6*c.cost {
+					lp.add(c)
+					s.keep(j, items)
+					added++
+				}
+			}
+		}
+		switch {
+		case added > 0:
+		case smooth > 0:
+			smooth = 0
+		default:
+			return
+		}
+	}
 }
 
 func (s *solver) certifyAt(full, heads []float64, lp *master, r *rows) {

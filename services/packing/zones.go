@@ -32,6 +32,7 @@ type zoner struct {
 	spreads []zoneSpread
 	touch   map[int][]int // spreads that a shape takes part in
 	blocked map[int]map[Reason]int
+	needers map[string][]int // shapes with an affinity by zone to the label
 
 	// the state of a layout in the making
 	n     map[int][]int
@@ -90,7 +91,14 @@ func newZoner(x *across) *zoner {
 
 // touching finds the spreads that each shape is judged by: its own and those of its labels.
 func (z *zoner) touching() {
-	z.touch = map[int][]int{}
+	z.touch, z.needers = map[int][]int{}, map[string][]int{}
+	for _, i := range z.bound {
+		for _, t := range z.x.p.shapes[i].rules.Affinity {
+			if t.Topology == TopologyZone {
+				z.needers[t.Label] = append(z.needers[t.Label], i)
+			}
+		}
+	}
 	byLabel := map[string][]int{}
 	for q := range z.spreads {
 		byLabel[z.spreads[q].Label] = append(byLabel[z.spreads[q].Label], q)
@@ -284,6 +292,41 @@ func (z *zoner) may(i, zone int) (Reason, bool) {
 		}
 	}
 	return Reason{}, true
+}
+
+// mayLeave tells whether the rules of all pods still hold where a pod of a shape has left a zone: of those who need it there, and of those
+// who are to be spread with it.
+func (z *zoner) mayLeave(i, zone int) bool {
+	r, w := z.x.p.shapes[i].rules, len(z.x.zones)
+	for _, l := range r.Labels {
+		for _, k := range z.needers[l] {
+			o := z.x.p.shapes[k].rules
+			for _, t := range o.Affinity {
+				here := at(z.label, l, w)[zone]
+				if t.Topology == TopologyZone && t.Label == l && z.n[k][zone] > 0 && here <= at(z.ask, t, w)[zone] && (!o.has(l) || here != z.total[l]) {
+					return false
+				}
+			}
+		}
+	}
+	for _, q := range z.touch[i] {
+		s := &z.spreads[q]
+		if !r.has(s.Label) {
+			continue
+		}
+		count, least := at(z.label, s.Label, w), -1
+		for k, ok := range s.elig {
+			if ok && (least < 0 || count[k] < least) {
+				least = count[k]
+			}
+		}
+		for k, n := range z.n[s.shape] {
+			if n > 0 && count[k]-max(0, least) > int(s.MaxSkew) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // build chooses zones for a wish: pods per zone as the solver would have them. gangZone fixes gangs (-1: left out), force single shapes.
