@@ -255,7 +255,8 @@ func (in *Input) Restrict(key string, share int64) {
 // RolloutPart is a cluster of a rollout.
 type RolloutPart struct {
 	Cluster     fleet.ClusterID
-	BaseVersion int         // of the policy before; 0: none, the defaults
+	BaseVersion int         // of the cluster's own policy before; 0: it had none
+	BaseDefault int         // version of the tenant's default that held before; 0: its own, or none
 	Watched     int64       // seconds of data time of the stage in which everything was told
 	Silent      int64       // seconds of our clock of the stage in which something was missing
 	Looks       int         // of the stage, with everything told
@@ -299,7 +300,8 @@ func (r *Rollout) Reach() (parts int, share int64) {
 // Sight is one look at a part.
 type Sight struct {
 	Cluster fleet.ClusterID
-	Version int         // of the cluster's policy now
+	Version int         // of the cluster's own policy now
+	Default int         // version of the tenant's default where that holds now
 	Stands  bool        // frozen, in a freeze window, or not to be acted on: nothing counts
 	DataAt  time.Time   // the cluster's; zero: never
 	Planned bool        // the newest plan was made under this step of the rollout
@@ -326,7 +328,7 @@ func (r *Rollout) Look(now time.Time, seen []Sight) (moved bool) {
 		if p.Cluster != s.Cluster {
 			return false
 		}
-		if p.BaseVersion != s.Version {
+		if p.BaseVersion != s.Version || p.BaseDefault != s.Default {
 			r.end(RolloutSuperseded, RolloutChanged, p.Cluster)
 			return true
 		}
@@ -591,7 +593,8 @@ func grew(before, after int64) int64 {
 
 // Turn says which policy a plan is made under. A plan is carried out only while its turn stands, so that no two policies are in force on one cluster.
 type Turn struct {
-	Version  int    `json:"version,omitempty"`  // of the cluster's policy; 0: none, the defaults
+	Version  int    `json:"version,omitempty"`  // of the cluster's own policy; 0: it never had one
+	Default  int    `json:"default,omitempty"`  // version of the tenant's default where that holds
 	Rollout  string `json:"rollout,omitempty"`  // id of the open rollout that has the cluster in its canary; empty: none
 	Step     int    `json:"step,omitempty"`     // of it
 	Proposed bool   `json:"proposed,omitempty"` // under the proposed policy; else the one before, which only finds machines for pods then
@@ -599,5 +602,5 @@ type Turn struct {
 
 // Same says that a plan of one turn may be carried out in the other. Whether the hour's machines are used up may differ.
 func (t Turn) Same(u Turn) bool {
-	return t.Version == u.Version && t.Rollout == u.Rollout && t.Step == u.Step
+	return t.Version == u.Version && t.Default == u.Default && t.Rollout == u.Rollout && t.Step == u.Step
 }

@@ -265,8 +265,10 @@ type NodeRules struct {
 type capacityPolicyOutput struct {
 	Body struct {
 		Policy    CapacityPolicyDoc `json:"policy"`
-		Version   int               `json:"version" doc:"0: none; the defaults hold"`
-		UpdatedBy string            `json:"updated_by"`
+		Version   int               `json:"version" doc:"of the cluster's own policy; 0: it never had one"`
+		Inherited bool              `json:"inherited" doc:"the cluster has no policy of its own: policy is the tenant's default, or the built-in defaults where that has none"`
+		Default   int               `json:"default_version" doc:"of the tenant's default where that holds; 0: it does not, or the tenant has none"`
+		UpdatedBy string            `json:"updated_by" doc:"of the one that holds; empty: nobody"`
 		UpdatedAt *time.Time        `json:"updated_at"`
 	}
 }
@@ -275,7 +277,7 @@ type setCapacityPolicyInput struct {
 	ID   fleet.ClusterID `path:"id" format:"uuid"`
 	Body struct {
 		Policy   CapacityPolicyDoc `json:"policy"`
-		Version  int               `json:"version" minimum:"0" doc:"of the policy that was read; 0: none was there"`
+		Version  int               `json:"version" minimum:"0" doc:"of the cluster's own policy that was read; 0: it never had one"`
 		Override string            `json:"rollout_override,omitempty" maxLength:"500" doc:"why it is in force at once, without a rollout, on a cluster that enforces; kept in the audit log"`
 	}
 }
@@ -297,7 +299,8 @@ func capacityPolicy(ctx context.Context, tx *store.Tx, cluster fleet.ClusterID, 
 		return err
 	}
 	out.Body.Policy, out.Body.Version, out.Body.UpdatedBy = policyDocOf(policy.Policy), policy.Version, policy.UpdatedBy
-	if policy.Version > 0 {
+	out.Body.Inherited, out.Body.Default = policy.Inherits, policy.Default
+	if !policy.UpdatedAt.IsZero() {
 		out.Body.UpdatedAt = &policy.UpdatedAt
 	}
 	return nil

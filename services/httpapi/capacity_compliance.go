@@ -14,7 +14,8 @@ import (
 // NodeComplianceList is how a cluster's machines stand against its capacity policy.
 type NodeComplianceList struct {
 	At        *time.Time       `json:"at" doc:"data time; null: the cluster never reported"`
-	Version   int              `json:"policy_version" doc:"0: none; then nothing is asked of machines"`
+	Version   int              `json:"policy_version" doc:"of the cluster's own policy; 0: it never had one"`
+	Default   int              `json:"default_version" doc:"of the tenant's default where that holds; 0 with policy_version 0: nothing is asked of machines"`
 	Checked   int              `json:"checked" doc:"machines, without those of the control plane"`
 	Breaking  int              `json:"breaking" doc:"machines with findings"`
 	Unknown   int              `json:"unknown" doc:"machines without findings of which some rule could not be checked"`
@@ -50,7 +51,7 @@ func (s *Server) listNodeCompliance(ctx context.Context, p auth.Principal, q *cl
 		if err != nil {
 			return err
 		}
-		out.Body.At, out.Body.Version = c.At, c.Version
+		out.Body.At, out.Body.Version, out.Body.Default = c.At, c.Version, c.Default
 		for _, findings := range []bool{true, false} {
 			for _, n := range c.Nodes {
 				if n.Exempt || (len(n.Findings) > 0) != findings {

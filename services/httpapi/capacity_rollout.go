@@ -23,26 +23,28 @@ const (
 
 // CapacityRollout is a capacity policy on its way to be that of its clusters.
 type CapacityRollout struct {
-	ID            string                 `json:"id" format:"uuid"`
-	State         capacity.RolloutState  `json:"state" enum:"shadow,canary,done,rolled_back,cancelled,superseded"`
-	Step          int                    `json:"step" doc:"of shares, from 0, in the canary"`
-	Shares        []float64              `json:"shares" doc:"0 to 1: of the clusters, and of the machines of each, that a step reaches; one at least"`
-	ShadowSeconds int64                  `json:"shadow_seconds"`
-	StageSeconds  int64                  `json:"stage_seconds" doc:"that each step is watched for"`
-	Hourly        int                    `json:"hourly" doc:"machines of a cluster that may come or go within an hour under it; after that the policy before finds machines for pods, and nothing else changes"`
-	CostOver      float64                `json:"cost_over" doc:"0.2: 20 % above what was promised are still well"`
-	Paused        bool                   `json:"paused" doc:"no step is taken; guards still take it back"`
-	Policy        CapacityPolicyDoc      `json:"policy" doc:"proposed"`
-	Clusters      []CapacityRolloutPart  `json:"clusters" doc:"in the order in which they are reached"`
-	Outcome       string                 `json:"outcome" doc:"why it ended: unplaced, disruption, failed, interruptions, slow, cost, late, errors, leaves_pods, nothing_told, policy_changed, clusters_gone, or words"`
-	OutcomeID     string                 `json:"outcome_cluster_id" doc:"the cluster that ended it; empty: none"`
-	Seq           int                    `json:"seq" doc:"of its newest step"`
-	CreatedBy     string                 `json:"created_by"`
-	CreatedAt     time.Time              `json:"created_at"`
-	StageAt       time.Time              `json:"stage_at" doc:"by our clock: when the step was taken"`
-	LookedAt      *time.Time             `json:"looked_at" doc:"null: not yet"`
-	FinishedAt    *time.Time             `json:"finished_at"`
-	Steps         []CapacityRolloutEvent `json:"steps,omitempty" doc:"oldest first; only of a single rollout"`
+	Default        bool                   `json:"default" doc:"of the tenant's default: done, it is the default, and no cluster gets a policy of its own"`
+	DefaultVersion int                    `json:"default_version" doc:"of the default before; 0: there was none, or it is no rollout of the default"`
+	ID             string                 `json:"id" format:"uuid"`
+	State          capacity.RolloutState  `json:"state" enum:"shadow,canary,done,rolled_back,cancelled,superseded"`
+	Step           int                    `json:"step" doc:"of shares, from 0, in the canary"`
+	Shares         []float64              `json:"shares" doc:"0 to 1: of the clusters, and of the machines of each, that a step reaches; one at least"`
+	ShadowSeconds  int64                  `json:"shadow_seconds"`
+	StageSeconds   int64                  `json:"stage_seconds" doc:"that each step is watched for"`
+	Hourly         int                    `json:"hourly" doc:"machines of a cluster that may come or go within an hour under it; after that the policy before finds machines for pods, and nothing else changes"`
+	CostOver       float64                `json:"cost_over" doc:"0.2: 20 % above what was promised are still well"`
+	Paused         bool                   `json:"paused" doc:"no step is taken; guards still take it back"`
+	Policy         CapacityPolicyDoc      `json:"policy" doc:"proposed"`
+	Clusters       []CapacityRolloutPart  `json:"clusters" doc:"in the order in which they are reached"`
+	Outcome        string                 `json:"outcome" doc:"why it ended: unplaced, disruption, failed, interruptions, slow, cost, late, errors, leaves_pods, nothing_told, policy_changed, clusters_gone, or words"`
+	OutcomeID      string                 `json:"outcome_cluster_id" doc:"the cluster that ended it; empty: none"`
+	Seq            int                    `json:"seq" doc:"of its newest step"`
+	CreatedBy      string                 `json:"created_by"`
+	CreatedAt      time.Time              `json:"created_at"`
+	StageAt        time.Time              `json:"stage_at" doc:"by our clock: when the step was taken"`
+	LookedAt       *time.Time             `json:"looked_at" doc:"null: not yet"`
+	FinishedAt     *time.Time             `json:"finished_at"`
+	Steps          []CapacityRolloutEvent `json:"steps,omitempty" doc:"oldest first; only of a single rollout"`
 }
 
 // CapacityRolloutPart is a cluster of a rollout.
@@ -188,9 +190,10 @@ func (s *Server) previewCapacityPolicy(ctx context.Context, _ auth.Principal, in
 
 func (s *Server) createCapacityRollout(ctx context.Context, p auth.Principal, in *struct {
 	Body struct {
-		Clusters      []fleet.ClusterID `json:"clusters" minItems:"1" maxItems:"200" doc:"in the order in which they are reached; each must be in enforce"`
+		Clusters      []fleet.ClusterID `json:"clusters,omitempty" maxItems:"200" doc:"in the order in which they are reached; each must be in enforce. Empty with default"`
+		Default       bool              `json:"default,omitempty" doc:"to the clusters that take the tenant's default and enforce, by name; done, it is the default, and those that do not enforce take it as well"`
 		Policy        CapacityPolicyDoc `json:"policy"`
-		Version       *int              `json:"version,omitempty" minimum:"0" doc:"of the policy that was read, of a rollout to one cluster"`
+		Version       *int              `json:"version,omitempty" minimum:"0" doc:"of the policy that was read, of a rollout to one cluster; of the default that was read, with default"`
 		Shares        []float64         `json:"shares,omitempty" maxItems:"10" doc:"0 to 1, rising, the last 1. Default 0.1, 0.5, 1"`
 		ShadowSeconds int64             `json:"shadow_seconds,omitempty" minimum:"60" maximum:"604800" default:"1800"`
 		StageSeconds  int64             `json:"stage_seconds,omitempty" minimum:"300" maximum:"604800" default:"3600"`
@@ -220,9 +223,18 @@ func (s *Server) createCapacityRollout(ctx context.Context, p auth.Principal, in
 	if in.Body.Version != nil && len(in.Body.Clusters) == 1 {
 		seen[in.Body.Clusters[0]] = *in.Body.Version
 	}
+	if in.Body.Default == (len(in.Body.Clusters) > 0) {
+		return nil, &fleet.Error{Code: fleet.CodeInvalid, Message: "a rollout is to 1 to 200 clusters by id, or to the default", Field: "body.clusters"}
+	}
 	out := &struct{ Body CapacityRollout }{}
 	err = s.deps.DB.Tenant(ctx, p.Tenant, func(tx *store.Tx) error {
-		for _, id := range in.Body.Clusters {
+		clusters := in.Body.Clusters
+		if in.Body.Default {
+			if clusters, r.Default, err = defaultRollout(ctx, tx, in.Body.Version); err != nil {
+				return err
+			}
+		}
+		for _, id := range clusters {
 			c, err := store.ClusterByID(ctx, tx, id)
 			if err != nil {
 				return err
@@ -231,7 +243,7 @@ func (s *Server) createCapacityRollout(ctx context.Context, p auth.Principal, in
 				return fleet.Errorf(fleet.CodeConflict, "cluster %s does not enforce, so nothing acts on its plans: save the policy there", c.Name)
 			}
 		}
-		id, err := store.CreateCapacityRollout(ctx, tx, r, in.Body.Clusters, seen)
+		id, err := store.CreateCapacityRollout(ctx, tx, r, clusters, seen)
 		if err != nil {
 			return err
 		}
@@ -361,6 +373,9 @@ func (s *Server) capacityRolloutView(r *store.CapacityRollout) CapacityRollout {
 	v := CapacityRollout{ID: r.ID, State: r.State, Step: r.Step, ShadowSeconds: r.ShadowSec, StageSeconds: r.StageSec, Hourly: r.Hourly, CostOver: float64(r.CostOver) / 1000, Paused: r.Paused,
 		Policy: policyDocOf(r.Document), Clusters: []CapacityRolloutPart{}, Outcome: r.Outcome, OutcomeID: string(r.Where), Seq: r.Seq, CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt.UTC(), StageAt: r.StageAt.UTC(),
 		LookedAt: r.LookedAt, FinishedAt: r.FinishedAt}
+	if v.Default = r.Default != nil; v.Default {
+		v.DefaultVersion = *r.Default
+	}
 	for _, share := range r.Shares {
 		v.Shares = append(v.Shares, float64(share)/1000)
 	}

@@ -208,6 +208,7 @@ func (s *Server) register() {
 	s.registerServices()
 	s.registerCapacityRollouts()
 	s.registerCompliance()
+	s.registerCapacityDefault()
 	s.registerDemo()
 }
 

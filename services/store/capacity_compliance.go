@@ -14,7 +14,8 @@ import (
 // Compliance is how a cluster's machines stand against its capacity policy.
 type Compliance struct {
 	At      *time.Time // data time; nil: the cluster never reported
-	Version int        // of the policy
+	Version int        // of the cluster's own policy
+	Default int        // of the tenant's default, where the cluster takes that
 	Nodes   []capacity.NodeCompliance
 }
 
@@ -28,7 +29,7 @@ func NodeCompliance(ctx context.Context, tx *Tx, cluster fleet.ClusterID) (c Com
 	if err != nil {
 		return c, err
 	}
-	c.Version, c.Nodes = policy.Version, []capacity.NodeCompliance{}
+	c.Version, c.Default, c.Nodes = policy.Version, policy.Default, []capacity.NodeCompliance{}
 	if dataAt == nil {
 		return c, nil
 	}
@@ -50,10 +51,10 @@ FROM node WHERE tenant_id = $1 AND cluster_id = $2 AND ended_at IS NULL ORDER BY
 	return c, nil
 }
 
-// ClustersWithCapacityPolicy lists the clusters that report and have a policy.
+// ClustersWithCapacityPolicy lists the clusters that report and have a policy, their own or the tenant's.
 func ClustersWithCapacityPolicy(ctx context.Context, tx *Tx) ([]fleet.ClusterID, error) {
 	rows, err := tx.pgx.Query(ctx, `SELECT c.id::text FROM cluster c WHERE c.tenant_id = $1 AND c.data_at IS NOT NULL
-AND EXISTS (SELECT FROM capacity_policy p WHERE p.tenant_id = c.tenant_id AND p.cluster_id = c.id) ORDER BY 1`, tx.Tenant)
+AND (EXISTS (SELECT FROM capacity_policy p WHERE p.tenant_id = c.tenant_id AND p.cluster_id = c.id) OR EXISTS (SELECT FROM capacity_default d WHERE d.tenant_id = c.tenant_id)) ORDER BY 1`, tx.Tenant)
 	if err != nil {
 		return nil, fmt.Errorf("list clusters with capacity policies: %w", err)
 	}

@@ -192,24 +192,31 @@ ORDER BY p.checked_at NULLS FIRST, c.id LIMIT $4`, tx.Tenant, least.Milliseconds
 	return ids, nil
 }
 
-// CapacityPolicy is a cluster's policy of capacity plans; version 0: none, the defaults hold.
+// CapacityPolicy is what a cluster's machines are planned by: its own policy, or its tenant's default where it has none.
 type CapacityPolicy struct {
 	Policy    capacity.Policy
-	Version   int
-	UpdatedBy string
+	Version   int // of the cluster's own; 0: it never had one
+	Default   int // version of the tenant's default where that holds; 0: the cluster has its own, or the tenant has none and the built-in defaults hold
+	Inherits  bool
+	UpdatedBy string // of the one that holds; empty: nobody
 	UpdatedAt time.Time
 }
 
-// CapacityPolicyOf reads a cluster's policy.
+// CapacityPolicyOf reads the policy that holds for a cluster.
 func CapacityPolicyOf(ctx context.Context, tx *Tx, cluster fleet.ClusterID) (p CapacityPolicy, err error) {
 	var doc []byte
-	err = tx.pgx.QueryRow(ctx, `SELECT document, version, updated_by, updated_at FROM capacity_policy WHERE tenant_id = $1 AND cluster_id = $2`, tx.Tenant, cluster).
-		Scan(&doc, &p.Version, &p.UpdatedBy, &p.UpdatedAt)
+	err = tx.pgx.QueryRow(ctx, `SELECT document, version, inherits, updated_by, updated_at FROM capacity_policy WHERE tenant_id = $1 AND cluster_id = $2`, tx.Tenant, cluster).
+		Scan(&doc, &p.Version, &p.Inherits, &p.UpdatedBy, &p.UpdatedAt)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return p, nil
+		p.Inherits, err = true, nil
 	}
 	if err != nil {
 		return p, fmt.Errorf("load capacity policy: %w", err)
+	}
+	if p.Inherits {
+		d, err := CapacityDefaultOf(ctx, tx, false)
+		p.Policy, p.Default, p.UpdatedBy, p.UpdatedAt = d.Policy, d.Version, d.UpdatedBy, d.UpdatedAt
+		return p, err
 	}
 	if err := json.Unmarshal(doc, &p.Policy); err != nil {
 		return p, fmt.Errorf("read capacity policy: %w", err)
@@ -217,7 +224,7 @@ func CapacityPolicyOf(ctx context.Context, tx *Tx, cluster fleet.ClusterID) (p C
 	return p, nil
 }
 
-// SetCapacityPolicy writes a cluster's policy if version is the one that stands, 0 for none.
+// SetCapacityPolicy gives a cluster a policy of its own if version is the one that stands, 0 for none.
 func SetCapacityPolicy(ctx context.Context, tx *Tx, cluster fleet.ClusterID, policy capacity.Policy, version int, by string) error {
 	if err := ValidCapacityPolicy(policy); err != nil {
 		return err
@@ -230,7 +237,7 @@ func SetCapacityPolicy(ctx context.Context, tx *Tx, cluster fleet.ClusterID, pol
 INSERT INTO capacity_policy (tenant_id, cluster_id, version, document, updated_by, updated_at) SELECT $1, $2, 1, $4, $5, $6 WHERE $3 = 0
 ON CONFLICT (tenant_id, cluster_id) DO NOTHING`, tx.Tenant, cluster, version, doc, by, tx.Now)
 	if err == nil && version > 0 {
-		tag, err = tx.pgx.Exec(ctx, `UPDATE capacity_policy SET version = version + 1, document = $4, updated_by = $5, updated_at = $6 WHERE tenant_id = $1 AND cluster_id = $2 AND version = $3`,
+		tag, err = tx.pgx.Exec(ctx, `UPDATE capacity_policy SET version = version + 1, document = $4, inherits = false, updated_by = $5, updated_at = $6 WHERE tenant_id = $1 AND cluster_id = $2 AND version = $3`,
 			tx.Tenant, cluster, version, doc, by, tx.Now)
 	}
 	if err != nil {

@@ -40,7 +40,8 @@ type CapacityRollout struct {
 	StageAt    time.Time // our clock
 	LookedAt   *time.Time
 	FinishedAt *time.Time
-	Seq        int // of its newest step
+	Seq        int  // of its newest step
+	Default    *int // version of the tenant's default that was read: done, it is the default; nil: it becomes the policy of each of its clusters
 }
 
 // CapacityBase is what a part was planned by before.
@@ -74,8 +75,8 @@ func CreateCapacityRollout(ctx context.Context, tx *Tx, r CapacityRollout, clust
 	}
 	id := uuid.Must(uuid.NewV7()).String()
 	if _, err := tx.pgx.Exec(ctx, `
-INSERT INTO capacity_rollout (tenant_id, id, document, state, shares, shadow_seconds, stage_seconds, hourly, cost_over, created_by, created_at, stage_at)
-VALUES ($1, $2, $3, 'shadow', $4, $5, $6, $7, $8, $9, $10, $10)`, tx.Tenant, id, doc, r.Shares, r.ShadowSec, r.StageSec, r.Hourly, r.CostOver, r.CreatedBy, tx.Now); err != nil {
+INSERT INTO capacity_rollout (tenant_id, id, document, state, shares, shadow_seconds, stage_seconds, hourly, cost_over, created_by, created_at, stage_at, default_version)
+VALUES ($1, $2, $3, 'shadow', $4, $5, $6, $7, $8, $9, $10, $10, $11)`, tx.Tenant, id, doc, r.Shares, r.ShadowSec, r.StageSec, r.Hourly, r.CostOver, r.CreatedBy, tx.Now, r.Default); err != nil {
 		return "", fmt.Errorf("create rollout: %w", err)
 	}
 	same := 0
@@ -87,7 +88,7 @@ VALUES ($1, $2, $3, 'shadow', $4, $5, $6, $7, $8, $9, $10, $10)`, tx.Tenant, id,
 		if err != nil {
 			return "", err
 		}
-		if v, ok := seen[cluster]; ok && v != base.Version {
+		if v, ok := seen[cluster]; ok && v != base.Version || r.Default != nil && (!base.Inherits || *r.Default != base.Default) {
 			return "", fleet.Errorf(fleet.CodeConflict, "the policy was changed meanwhile: load it again")
 		}
 		before, err := json.Marshal(base.Policy)
@@ -100,8 +101,8 @@ VALUES ($1, $2, $3, 'shadow', $4, $5, $6, $7, $8, $9, $10, $10)`, tx.Tenant, id,
 		if string(before) == string(doc) {
 			same++
 		}
-		_, err = tx.pgx.Exec(ctx, `INSERT INTO capacity_rollout_part (tenant_id, rollout_id, cluster_id, position, base, base_version) VALUES ($1, $2, $3, $4, $5, $6)`,
-			tx.Tenant, id, cluster, i, before, base.Version)
+		_, err = tx.pgx.Exec(ctx, `INSERT INTO capacity_rollout_part (tenant_id, rollout_id, cluster_id, position, base, base_version, base_default) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+			tx.Tenant, id, cluster, i, before, base.Version, base.Default)
 		if violates(err, "capacity_rollout_part_open") {
 			return "", fleet.Errorf(fleet.CodeConflict, "a rollout to one of these clusters is under way; end it first")
 		}
@@ -147,12 +148,12 @@ func validateRollout(r *CapacityRollout, clusters []fleet.ClusterID) error {
 	return nil
 }
 
-const capacityRolloutColumns = `id::text, document, state, step, shares, shadow_seconds, stage_seconds, hourly, cost_over, paused, outcome, outcome_at, created_by, created_at, stage_at, looked_at, finished_at, seq`
+const capacityRolloutColumns = `id::text, document, state, step, shares, shadow_seconds, stage_seconds, hourly, cost_over, paused, outcome, outcome_at, created_by, created_at, stage_at, looked_at, finished_at, seq, default_version`
 
 func (r *CapacityRollout) scan(row pgx.CollectableRow) error {
 	var doc []byte
 	if err := row.Scan(&r.ID, &doc, &r.State, &r.Step, &r.Shares, &r.ShadowSec, &r.StageSec, &r.Hourly, &r.CostOver, &r.Paused, &r.Outcome, &r.Where, &r.CreatedBy, &r.CreatedAt, &r.StageAt,
-		&r.LookedAt, &r.FinishedAt, &r.Seq); err != nil {
+		&r.LookedAt, &r.FinishedAt, &r.Seq, &r.Default); err != nil {
 		return fmt.Errorf("scan rollout: %w", err)
 	}
 	if err := json.Unmarshal(doc, &r.Document); err != nil {
@@ -202,7 +203,7 @@ func capacityRollouts(ctx context.Context, tx *Tx, where string, args ...any) ([
 
 func (r *CapacityRollout) loadParts(ctx context.Context, tx *Tx) error {
 	rows, err := tx.pgx.Query(ctx, `
-SELECT p.cluster_id::text, c.name, p.base, p.base_version, p.watched, p.silent, p.looks, p.bad, p.bad_what, p.bad_since, p.looked_at, p.data_at, p.stage_at, p.before, p.after, p.shadow
+SELECT p.cluster_id::text, c.name, p.base, p.base_version, p.base_default, p.watched, p.silent, p.looks, p.bad, p.bad_what, p.bad_since, p.looked_at, p.data_at, p.stage_at, p.before, p.after, p.shadow
 FROM capacity_rollout_part p JOIN cluster c ON c.tenant_id = p.tenant_id AND c.id = p.cluster_id WHERE p.tenant_id = $1 AND p.rollout_id = $2 ORDER BY p.position`, tx.Tenant, r.ID)
 	if err != nil {
 		return fmt.Errorf("load clusters of a rollout: %w", err)
@@ -212,7 +213,7 @@ FROM capacity_rollout_part p JOIN cluster c ON c.tenant_id = p.tenant_id AND c.i
 		var b CapacityBase
 		var base []byte
 		var badSince, lookedAt, dataAt, stageAt *time.Time
-		if err := row.Scan(&p.Cluster, &b.Name, &base, &p.BaseVersion, &p.Watched, &p.Silent, &p.Looks, &p.Bad, &p.BadWhat, &badSince, &lookedAt, &dataAt, &stageAt, &p.Before, &p.After, &p.Shadow); err != nil {
+		if err := row.Scan(&p.Cluster, &b.Name, &base, &p.BaseVersion, &p.BaseDefault, &p.Watched, &p.Silent, &p.Looks, &p.Bad, &p.BadWhat, &badSince, &lookedAt, &dataAt, &stageAt, &p.Before, &p.After, &p.Shadow); err != nil {
 			return struct{}{}, fmt.Errorf("scan: %w", err)
 		}
 		for _, t := range []struct {
@@ -271,7 +272,12 @@ func SaveCapacityRollout(ctx context.Context, tx *Tx, r *CapacityRollout, moved 
 		if what == "" {
 			what = string(r.State)
 		}
-		if r.State == capacity.RolloutDone {
+		switch {
+		case r.State == capacity.RolloutDone && r.Default != nil:
+			if err := SetCapacityDefault(ctx, tx, r.Document, *r.Default, CapacityRolloutActor); err != nil {
+				return err
+			}
+		case r.State == capacity.RolloutDone:
 			for _, p := range r.Parts {
 				if err := SetCapacityPolicy(ctx, tx, p.Cluster, r.Document, p.BaseVersion, CapacityRolloutActor); err != nil {
 					return err
@@ -391,7 +397,7 @@ WHERE p.tenant_id = $1 AND p.cluster_id = $2 AND p.open`
 	if err != nil {
 		return t, err
 	}
-	t.Policy, t.Version, t.Share = own.Policy, own.Version, 1000
+	t.Policy, t.Version, t.Default, t.Share = own.Policy, own.Version, own.Default, 1000
 	if id == "" {
 		return t, nil
 	}
@@ -401,7 +407,7 @@ WHERE p.tenant_id = $1 AND p.cluster_id = $2 AND p.open`
 	}
 	reach, share := r.Reach()
 	at := slices.IndexFunc(r.Parts, func(p capacity.RolloutPart) bool { return p.Cluster == cluster })
-	if at < 0 || at >= reach || r.Parts[at].BaseVersion != own.Version {
+	if at < 0 || at >= reach || r.Parts[at].BaseVersion != own.Version || r.Parts[at].BaseDefault != own.Default {
 		return t, nil // not its turn yet, or somebody saved another policy, which counts
 	}
 	t.Rollout, t.Step = r.ID, r.Step

@@ -27,7 +27,7 @@ func CapacitySight(ctx context.Context, tx *Tx, r *CapacityRollout, i int) (capa
 	if err != nil {
 		return s, err
 	}
-	s.Version = own.Version
+	s.Version, s.Default = own.Version, own.Default
 	var mode fleet.Mode
 	var limits AgentLimits
 	var dataAt *time.Time
@@ -54,8 +54,8 @@ func CapacitySight(ctx context.Context, tx *Tx, r *CapacityRollout, i int) (capa
 	}
 	reach, _ := r.Reach()
 	inForce := i < reach
-	s.Planned = inForce && in.Turn.Rollout == r.ID && in.Turn.Step == r.Step && in.Turn.Version == own.Version
-	told := tx.Now.Sub(head.CheckedAt) <= newestPlanAge && plan.Outcome != "" && in.Turn.Version == own.Version
+	s.Planned = inForce && in.Turn.Rollout == r.ID && in.Turn.Step == r.Step && in.Turn.Version == own.Version && in.Turn.Default == own.Default
+	told := tx.Now.Sub(head.CheckedAt) <= newestPlanAge && plan.Outcome != "" && in.Turn.Version == own.Version && in.Turn.Default == own.Default
 	for _, h := range plan.Held {
 		switch h {
 		case capacity.HoldStale, capacity.HoldEmpty:

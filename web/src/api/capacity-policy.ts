@@ -14,8 +14,12 @@ export type PolicyDoc = Schemas["CapacityPolicyDoc"];
 
 export interface CapacityPolicy {
   doc: PolicyDoc;
-  /** 0: none; the defaults hold. */
+  /** Of the cluster's own policy, or of the tenant's default; 0: there was never one. */
   version: number;
+  /** The cluster has no policy of its own: doc is the tenant's default. */
+  inherited: boolean;
+  /** Version of the tenant's default where that holds; 0: there is none. */
+  standard: number;
   updatedBy: string;
   updatedAt: Date | null;
 }
@@ -77,6 +81,8 @@ export interface CapacityRollout {
   state: CapacityRolloutState;
   /** Neither done nor taken back. */
   open: boolean;
+  /** Of the tenant's default. */
+  standard: boolean;
   step: number;
   shares: number[];
   shadowSeconds: number;
@@ -160,6 +166,7 @@ function readRollout(w: Schemas["CapacityRollout"]): CapacityRollout {
     id: w.id,
     state,
     open: state === "shadow" || state === "canary",
+    standard: w.default,
     step: w.step,
     shares: w.shares ?? [],
     shadowSeconds: w.shadow_seconds,
@@ -200,6 +207,8 @@ function readPolicy(wire: Schemas["CapacityPolicyOutputBody"]): CapacityPolicy {
   return {
     doc: wire.policy,
     version: wire.version,
+    inherited: wire.inherited,
+    standard: wire.default_version,
     updatedBy: wire.updated_by,
     updatedAt: readTimeOr(wire.updated_at),
   };
@@ -212,6 +221,41 @@ export const capacityPolicyQuery = (id: string) =>
     queryFn: async ({ signal }) =>
       readPolicy(await answer(client.GET("/clusters/{id}/capacity-policy", { params: { path: { id } }, signal }))),
   });
+
+/** The capacity policy of clusters that have none of their own, and which take it. */
+export interface CapacityDefault extends CapacityPolicy {
+  clusters: { id: string; name: string; enforces: boolean }[];
+}
+
+function readDefault(wire: Schemas["CapacityDefaultOutputBody"]): CapacityDefault {
+  return {
+    doc: wire.policy,
+    version: wire.version,
+    inherited: false,
+    standard: wire.version,
+    updatedBy: wire.updated_by,
+    updatedAt: readTimeOr(wire.updated_at),
+    clusters: (wire.clusters ?? []).map((c) => ({ id: c.id, name: c.name, enforces: c.mode === "enforce" })),
+  };
+}
+
+export const capacityDefaultQuery = queryOptions({
+  queryKey: ["clusters", "capacity-default"],
+  refetchInterval: 30_000,
+  queryFn: async ({ signal }) => readDefault(await answer(client.GET("/capacity-default", { signal }))),
+});
+
+/** Puts the default into force at once; while a cluster that takes it enforces only with a reason. */
+export async function saveDefault(version: number, policy: PolicyDoc, override?: string): Promise<CapacityDefault> {
+  const body = { version, policy, ...(override ? { rollout_override: override } : {}) };
+  return readDefault(await answer(client.PUT("/capacity-default", { body })));
+}
+
+/** Takes a cluster's own policy away: the tenant's default holds. */
+export async function inheritPolicy(id: string, version: number, override?: string): Promise<CapacityPolicy> {
+  const query = { version, ...(override ? { rollout_override: override } : {}) };
+  return readPolicy(await answer(client.DELETE("/clusters/{id}/capacity-policy", { params: { path: { id }, query } })));
+}
 
 /** What a plan would be under a policy; null: the cluster never reported. Nothing is saved. */
 export async function previewPolicy(id: string, policy: PolicyDoc): Promise<Comparison | null> {
@@ -261,14 +305,15 @@ export interface RolloutPlan {
   shares: number[];
 }
 
+/** To clusters in their order, or over those that take the tenant's default. */
 export async function startCapacityRollout(
-  clusters: readonly string[],
+  clusters: readonly string[] | "default",
   version: number,
   policy: PolicyDoc,
   plan: RolloutPlan,
 ): Promise<void> {
   const body = {
-    clusters: [...clusters],
+    ...(clusters === "default" ? { default: true } : { clusters: [...clusters] }),
     policy,
     version,
     shares: plan.shares,

@@ -435,6 +435,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/capacity-default": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The capacity policy of clusters that have none of their own, and which take it */
+        get: operations["get-capacity-default"];
+        /**
+         * Change it; version is the one that was read
+         * @description While a cluster that takes it enforces, it is rolled out in steps (POST /api/v1/capacity-rollouts with default), or saved with a reason.
+         */
+        put: operations["set-capacity-default"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/capacity-reservations": {
         parameters: {
             query?: never;
@@ -869,7 +890,11 @@ export interface paths {
         /** Change it; version is the one that was read */
         put: operations["set-capacity-policy"];
         post?: never;
-        delete?: never;
+        /**
+         * Take the cluster's own policy away: the tenant's default holds
+         * @description On a cluster that enforces, either the default says the same as the cluster's own policy (roll the default's document out to the cluster first), or a reason is given.
+         */
+        delete: operations["inherit-capacity-policy"];
         options?: never;
         head?: never;
         patch?: never;
@@ -3297,6 +3322,19 @@ export interface components {
             offerings: components["schemas"]["CapacityOfferDiff"][] | null;
             proposed: components["schemas"]["CapacityPlanSum"];
         };
+        CapacityDefaultOutputBody: {
+            /** @description that take it, by name */
+            clusters: components["schemas"]["CapacityTaker"][] | null;
+            policy: components["schemas"]["CapacityPolicyDoc"];
+            /** Format: date-time */
+            updated_at: string | null;
+            updated_by: string;
+            /**
+             * Format: int64
+             * @description 0: there is none; the built-in defaults hold
+             */
+            version: number;
+        };
         CapacityGPUGroup: {
             /** Format: int64 */
             count: number;
@@ -3674,13 +3712,21 @@ export interface components {
             zones?: string[] | null;
         };
         CapacityPolicyOutputBody: {
+            /**
+             * Format: int64
+             * @description of the tenant's default where that holds; 0: it does not, or the tenant has none
+             */
+            default_version: number;
+            /** @description the cluster has no policy of its own: policy is the tenant's default, or the built-in defaults where that has none */
+            inherited: boolean;
             policy: components["schemas"]["CapacityPolicyDoc"];
             /** Format: date-time */
             updated_at: string | null;
+            /** @description of the one that holds; empty: nobody */
             updated_by: string;
             /**
              * Format: int64
-             * @description 0: none; the defaults hold
+             * @description of the cluster's own policy; 0: it never had one
              */
             version: number;
         };
@@ -3695,6 +3741,13 @@ export interface components {
             /** Format: date-time */
             created_at: string;
             created_by: string;
+            /** @description of the tenant's default: done, it is the default, and no cluster gets a policy of its own */
+            default: boolean;
+            /**
+             * Format: int64
+             * @description of the default before; 0: there was none, or it is no rollout of the default
+             */
+            default_version: number;
             /** Format: date-time */
             finished_at: string | null;
             /**
@@ -3842,6 +3895,12 @@ export interface components {
             started: number;
             /** Format: int64 */
             unpriced: number;
+        };
+        CapacityTaker: {
+            id: string;
+            /** @enum {string} */
+            mode: "observe" | "recommend" | "approve" | "enforce";
+            name: string;
         };
         CatalogAnswer: {
             /** @description of the whole catalogue */
@@ -4667,13 +4726,15 @@ export interface components {
             unlisted: boolean;
         };
         "Create-capacity-rolloutRequest": {
-            /** @description in the order in which they are reached; each must be in enforce */
-            clusters: string[] | null;
+            /** @description in the order in which they are reached; each must be in enforce. Empty with default */
+            clusters?: string[] | null;
             /**
              * Format: double
              * @description default 0.2: 20 % above what was promised
              */
             cost_over?: number;
+            /** @description to the clusters that take the tenant's default and enforce, by name; done, it is the default, and those that do not enforce take it as well */
+            default?: boolean;
             /**
              * Format: int64
              * @default 10
@@ -4694,7 +4755,7 @@ export interface components {
             stage_seconds?: number;
             /**
              * Format: int64
-             * @description of the policy that was read, of a rollout to one cluster
+             * @description of the policy that was read, of a rollout to one cluster; of the default that was read, with default
              */
             version?: number;
         };
@@ -5964,11 +6025,16 @@ export interface components {
              * @description machines, without those of the control plane
              */
             checked: number;
+            /**
+             * Format: int64
+             * @description of the tenant's default where that holds; 0 with policy_version 0: nothing is asked of machines
+             */
+            default_version: number;
             /** @description machines with findings or rules that could not be checked, findings first, by name, at most 2000 */
             items: components["schemas"]["NodeCompliance"][] | null;
             /**
              * Format: int64
-             * @description 0: none; then nothing is asked of machines
+             * @description of the cluster's own policy; 0: it never had one
              */
             policy_version: number;
             truncated: boolean;
@@ -7519,13 +7585,23 @@ export interface components {
             /** @description labels that workloads of several clusters have, and that nobody declared */
             labelled: components["schemas"]["LabelledName"][] | null;
         };
+        "Set-capacity-defaultRequest": {
+            policy: components["schemas"]["CapacityPolicyDoc"];
+            /** @description why it is in force at once, without a rollout, on clusters that enforce; kept in the audit log */
+            rollout_override?: string;
+            /**
+             * Format: int64
+             * @description of the default that was read; 0: there was none
+             */
+            version: number;
+        };
         SetCapacityPolicyInputBody: {
             policy: components["schemas"]["CapacityPolicyDoc"];
             /** @description why it is in force at once, without a rollout, on a cluster that enforces; kept in the audit log */
             rollout_override?: string;
             /**
              * Format: int64
-             * @description of the policy that was read; 0: none was there
+             * @description of the cluster's own policy that was read; 0: it never had one
              */
             version: number;
         };
@@ -10664,6 +10740,122 @@ export interface operations {
             };
         };
     };
+    "get-capacity-default": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CapacityDefaultOutputBody"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "set-capacity-default": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Set-capacity-defaultRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CapacityDefaultOutputBody"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
     "list-capacity-reservations": {
         parameters: {
             query?: never;
@@ -12706,6 +12898,87 @@ export interface operations {
                 "application/json": components["schemas"]["SetCapacityPolicyInputBody"];
             };
         };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CapacityPolicyOutputBody"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+        };
+    };
+    "inherit-capacity-policy": {
+        parameters: {
+            query: {
+                /** @description of the cluster's own policy that was read */
+                version: number;
+                /** @description why the default is in force at once on a cluster that enforces; kept in the audit log */
+                rollout_override?: string;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
         responses: {
             /** @description OK */
             200: {

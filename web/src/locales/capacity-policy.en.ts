@@ -5,7 +5,26 @@ export const capacityPolicy = {
   version: "Version {{value}}, by {{who}}, {{time}}",
   readOnly: "Only operators and admins change it.",
   old: "Somebody saved version {{value}} meanwhile. Load it, or your changes will be refused.",
-  standard: "default {{value}}",
+  usual: "default {{value}}",
+  standard: {
+    of: "Which policy",
+    thisCluster: "This cluster",
+    title: "Tenant's default",
+    hint: "Of all clusters that have no policy of their own. What is empty is the built-in default.",
+    hintInherited:
+      "This cluster has no policy of its own: the tenant's default holds. What is saved or rolled out here gives it one.",
+    never: "No default was saved: the built-in defaults hold",
+    inherited: "Inherited: the tenant's default, version {{value}}, by {{who}}, {{time}}",
+    changed: "Another policy holds for this cluster since. Load it, or your changes will be refused.",
+    takers: "Taken by {{value}} clusters, of which {{enforcing}} enforce: {{clusters}}",
+    noTakers: "No cluster takes it: each has a policy of its own.",
+    rollout:
+      "Over the clusters that take the default and enforce: {{clusters}}. When it is done it is the default, and those that do not enforce take it as well.",
+    back: "Go back to the default",
+    backText:
+      "This cluster enforces: the tenant's default holds for it from the next plan on. To come there in steps, roll the default's policy out to this cluster first. Say why it cannot wait; the audit log keeps it.",
+    backDone: "The tenant's default holds",
+  },
   sections: {
     caps: "Caps",
     buying: "What may be bought",

@@ -169,3 +169,50 @@ test("shares rise to a hundred", () => {
   expect(readShares("10, 50,100")).toEqual([0.1, 0.5, 1]);
   for (const bad of ["", "50", "100, 50", "0, 100", "ten, 100", "20 10 100"]) expect(readShares(bad)).toBeNull();
 });
+
+describe.each(["en", "zh"] as const)("the tenant's default in %s", (language) => {
+  const say = (english: string, chinese: string) => (language === "zh" ? chinese : english);
+
+  test("a cluster without a policy of its own says that it inherits", async () => {
+    await renderAt(page(2), { language });
+    await find(new RegExp(say("Inherited: the tenant's default, version 2", "继承：租户默认第 2 版")));
+    expect(((await screen.findByLabelText(say("Machines", "机器数"), {}, SLOW)) as HTMLInputElement).value).toBe("25");
+    expect(screen.queryByRole("button", { name: say("Go back to the default", "恢复为租户默认") })).toBeNull();
+    expect(screen.queryByText(/\{\{|NaN|undefined/)).toBeNull();
+  });
+
+  test("the default is shown with the clusters that take it", async () => {
+    await renderAt(page(1), { language });
+    fireEvent.click(await screen.findByText(say("Tenant's default", "租户默认"), {}, SLOW));
+    await find(/staging, edge/);
+    expect(screen.queryByText(/\{\{|NaN|undefined/)).toBeNull();
+  });
+});
+
+test("a cluster that enforces goes back to the default with a reason", async () => {
+  const { fake } = await renderAt(page(1));
+  fireEvent.click(await screen.findByRole("button", { name: "Go back to the default" }, SLOW));
+  const dialog = within(await screen.findByRole("dialog", {}, SLOW));
+  fireEvent.change(dialog.getByLabelText(/^Why/), { target: { value: "the default is tried" } });
+  fireEvent.click(dialog.getByRole("button", { name: "Put into force at once" }));
+  await find(/Inherited: the tenant's default, version 2/);
+  const sent = fake.calls.find((c) => c.method === "DELETE");
+  expect(sent?.path).toBe(`/clusters/${uuid(3, 1)}/capacity-policy`);
+});
+
+test("the default is rolled out over the clusters that take it", async () => {
+  const { fake } = await renderAt(page(1));
+  fireEvent.click(await screen.findByText("Tenant's default", {}, SLOW));
+  await find(/staging, edge/);
+  fireEvent.change(await screen.findByLabelText("Machines", {}, SLOW), { target: { value: "26" } });
+  fireEvent.click(screen.getByRole("button", { name: "Roll out in steps" }));
+  const dialog = within(await screen.findByRole("dialog", { name: "Roll out in steps" }, SLOW));
+  await dialog.findByText(/Over the clusters that take the default and enforce: staging\./);
+  fireEvent.click(dialog.getByRole("button", { name: "Begin" }));
+  await waitFor(() =>
+    expect(fake.calls.some((c) => c.path === "/capacity-rollouts" && c.method === "POST")).toBe(true),
+  );
+  const sent = fake.calls.find((c) => c.method === "POST" && c.path === "/capacity-rollouts");
+  expect(sent?.body).toMatchObject({ default: true, version: 2, policy: { max_nodes: 26 } });
+  expect(JSON.stringify(sent?.body)).not.toContain("clusters");
+});

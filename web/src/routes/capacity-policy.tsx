@@ -1,14 +1,19 @@
 // The policy of a cluster's capacity plans: every field, what changes, what a plan would be, and how it comes into force.
-import { Badge, Button, Group, Modal, Stack, Table, Text, Textarea } from "@mantine/core";
+import { Badge, Button, Group, Modal, SegmentedControl, Stack, Table, Text, Textarea } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import {
+  type CapacityDefault,
   type CapacityPolicy,
   type Comparison,
+  capacityDefaultQuery,
   capacityPolicyQuery,
   capacityRolloutsQuery,
+  inheritPolicy,
+  type PolicyDoc,
   previewPolicy,
+  saveDefault,
   savePolicy,
 } from "../api/capacity-policy";
 import type { Cluster } from "../api/clusters";
@@ -61,7 +66,17 @@ function Changes({ before, after }: { before: Draft; after: Draft }) {
 }
 
 /** Asks why a policy comes into force without a rollout. */
-function AtOnce({ busy, onClose, onSave }: { busy: boolean; onClose: () => void; onSave: (why: string) => void }) {
+function AtOnce({
+  text,
+  busy,
+  onClose,
+  onSave,
+}: {
+  text: string;
+  busy: boolean;
+  onClose: () => void;
+  onSave: (why: string) => void;
+}) {
   const { t } = useTranslation();
   const [why, setWhy] = useState("");
   return (
@@ -72,7 +87,7 @@ function AtOnce({ busy, onClose, onSave }: { busy: boolean; onClose: () => void;
       closeButtonProps={{ "aria-label": t("common.close") }}
     >
       <Stack gap="sm">
-        <Text size="sm">{t("capacityPolicy.atOnceText")}</Text>
+        <Text size="sm">{text}</Text>
         <Textarea
           label={t("capacityPolicy.atOnceReason")}
           required
@@ -94,16 +109,25 @@ function AtOnce({ busy, onClose, onSave }: { busy: boolean; onClose: () => void;
   );
 }
 
-function Editor({
+function Editor<P extends CapacityPolicy>({
   cluster,
   policy,
-  newest,
+  stale,
+  enforces,
+  standard,
+  save,
   onSaved,
 }: {
   cluster: Host;
-  policy: CapacityPolicy;
-  newest: number;
-  onSaved: (policy: CapacityPolicy) => void;
+  policy: P;
+  /** Somebody has saved another one since. */
+  stale: boolean;
+  /** The next plan acts on it. */
+  enforces: boolean;
+  /** Names of the clusters that a rollout of the tenant's default reaches; none: it is the cluster's own policy. */
+  standard?: string[];
+  save: (doc: PolicyDoc, why?: string) => Promise<P>;
+  onSaved: (policy: P) => void;
 }) {
   const { t } = useTranslation();
   const f = useFormat();
@@ -120,19 +144,13 @@ function Editor({
   const current = JSON.stringify(doc);
   const touches = [["clusters"]];
   const underway = rollouts.data?.some((r) => r.open) ?? false;
-  const enforces = cluster.mode === "enforce";
 
   const look = () =>
     act(async () => {
       setPreview({ of: current, comparison: await previewPolicy(cluster.id, doc) });
     }, []);
-  const put = (why?: string) =>
-    act(
-      async () => onSaved(await savePolicy(cluster.id, policy.version, doc, why)),
-      touches,
-      t("capacityPolicy.saved"),
-    );
-  const ready = changed && sound && !busy && newest === policy.version;
+  const put = (why?: string) => act(async () => onSaved(await save(doc, why)), touches, t("capacityPolicy.saved"));
+  const ready = changed && sound && !busy && !stale;
 
   return (
     <Stack gap="lg" p="md" data-capacity-policy>
@@ -199,11 +217,84 @@ function Editor({
           {preview?.comparison && <PolicyComparison comparison={preview.comparison} />}
         </Stack>
       </Panel>
-      {asks === "once" && <AtOnce busy={busy} onClose={() => setAsks(undefined)} onSave={(why) => void put(why)} />}
+      {asks === "once" && (
+        <AtOnce
+          text={t("capacityPolicy.atOnceText")}
+          busy={busy}
+          onClose={() => setAsks(undefined)}
+          onSave={(why) => void put(why)}
+        />
+      )}
       {asks === "rollout" && (
-        <StartRollout cluster={cluster} version={policy.version} policy={doc} onClose={() => setAsks(undefined)} />
+        <StartRollout
+          cluster={cluster}
+          standard={standard}
+          version={policy.version}
+          policy={doc}
+          onClose={() => setAsks(undefined)}
+        />
       )}
     </Stack>
+  );
+}
+
+function Version({ policy, never }: { policy: CapacityPolicy; never: string }) {
+  const { t } = useTranslation();
+  const f = useFormat();
+  const now = useNow(30);
+  const who = useActorName();
+  const version = policy.inherited ? policy.standard : policy.version;
+  return (
+    <Badge variant="light" color={version > 0 ? "blue" : "gray"} tt="none">
+      {version > 0 && policy.updatedAt
+        ? t(policy.inherited ? "capacityPolicy.standard.inherited" : "capacityPolicy.version", {
+            value: f.integer(version),
+            who: who(policy.updatedBy),
+            time: f.relative(policy.updatedAt, now),
+          })
+        : never}
+    </Badge>
+  );
+}
+
+/** Takes the cluster's own policy away. Where the cluster enforces it asks why, unless the service finds that nothing changes by it. */
+function GoBack({
+  cluster,
+  policy,
+  onBack,
+}: {
+  cluster: Host;
+  policy: CapacityPolicy;
+  onBack: (p: CapacityPolicy) => void;
+}) {
+  const { t } = useTranslation();
+  const { act, busy } = useAct();
+  const [asks, setAsks] = useState(false);
+  const back = (why?: string) =>
+    act(
+      async () => onBack(await inheritPolicy(cluster.id, policy.version, why)),
+      [["clusters"]],
+      t("capacityPolicy.standard.backDone"),
+    );
+  return (
+    <>
+      <Button
+        size="xs"
+        variant="default"
+        loading={busy}
+        onClick={() => (cluster.mode === "enforce" ? setAsks(true) : void back())}
+      >
+        {t("capacityPolicy.standard.back")}
+      </Button>
+      {asks && (
+        <AtOnce
+          text={t("capacityPolicy.standard.backText")}
+          busy={busy}
+          onClose={() => setAsks(false)}
+          onSave={(why) => void back(why)}
+        />
+      )}
+    </>
   );
 }
 
@@ -211,50 +302,122 @@ function Editor({
 function Loaded({ cluster, newest }: { cluster: Host; newest: CapacityPolicy }) {
   const { t } = useTranslation();
   const f = useFormat();
-  const now = useNow(30);
-  const who = useActorName();
+  const may = useMay("operator");
   const [shown, setShown] = useState(newest);
+  const stale = newest.version !== shown.version || newest.standard !== shown.standard;
   return (
     <>
-      <Stack gap="md" px="md" pt="md">
+      <Stack gap="md" px="md">
         <Group gap={8}>
-          <Badge variant="light" color={shown.version > 0 ? "blue" : "gray"} tt="none">
-            {shown.version > 0 && shown.updatedAt
-              ? t("capacityPolicy.version", {
-                  value: f.integer(shown.version),
-                  who: who(shown.updatedBy),
-                  time: f.relative(shown.updatedAt, now),
-                })
-              : t("capacityPolicy.never")}
-          </Badge>
+          <Version policy={shown} never={t("capacityPolicy.never")} />
           <Text size="sm" c="dimmed">
-            {t("capacityPolicy.hint")}
+            {t(shown.inherited ? "capacityPolicy.standard.hintInherited" : "capacityPolicy.hint")}
           </Text>
+          {may && !shown.inherited && <GoBack cluster={cluster} policy={shown} onBack={setShown} />}
         </Group>
-        {newest.version !== shown.version && (
+        {stale && (
           <StaleNote onRetry={() => setShown(newest)}>
-            {t("capacityPolicy.old", { value: f.integer(newest.version) })}
+            {newest.version === shown.version
+              ? t("capacityPolicy.standard.changed")
+              : t("capacityPolicy.old", { value: f.integer(newest.version) })}
           </StaleNote>
         )}
         <CapacityRollouts cluster={cluster.id} />
       </Stack>
-      <Editor key={shown.version} cluster={cluster} policy={shown} newest={newest.version} onSaved={setShown} />
+      <Editor
+        key={`${shown.version} ${shown.standard}`}
+        cluster={cluster}
+        policy={shown}
+        stale={stale}
+        enforces={cluster.mode === "enforce"}
+        save={(doc, why) => savePolicy(cluster.id, shown.version, doc, why)}
+        onSaved={setShown}
+      />
     </>
   );
 }
 
-export function CapacityPolicyTab({ cluster }: { cluster: Host }) {
-  const query = useQuery(capacityPolicyQuery(cluster.id));
+function LoadedDefault({ cluster, newest }: { cluster: Host; newest: CapacityDefault }) {
+  const { t } = useTranslation();
+  const f = useFormat();
+  const [shown, setShown] = useState(newest);
+  const enforcing = newest.clusters.filter((c) => c.enforces).map((c) => c.name);
+  const stale = newest.version !== shown.version;
   return (
-    <Gate
-      query={query}
-      skeleton={
-        <Stack p="md">
-          <BlockSkeleton height={520} />
-        </Stack>
-      }
-    >
-      {(newest) => <Loaded key={cluster.id} cluster={cluster} newest={newest} />}
-    </Gate>
+    <>
+      <Stack gap="md" px="md" data-capacity-default>
+        <Group gap={8}>
+          <Version policy={shown} never={t("capacityPolicy.standard.never")} />
+          <Text size="sm" c="dimmed">
+            {t("capacityPolicy.standard.hint")}
+          </Text>
+        </Group>
+        <Text size="sm">
+          {newest.clusters.length > 0
+            ? t("capacityPolicy.standard.takers", {
+                value: f.integer(newest.clusters.length),
+                clusters: newest.clusters
+                  .slice(0, 20)
+                  .map((c) => c.name)
+                  .join(", "),
+                enforcing: f.integer(enforcing.length),
+              })
+            : t("capacityPolicy.standard.noTakers")}
+        </Text>
+        {stale && (
+          <StaleNote onRetry={() => setShown(newest)}>
+            {t("capacityPolicy.old", { value: f.integer(newest.version) })}
+          </StaleNote>
+        )}
+      </Stack>
+      <Editor
+        key={shown.version}
+        cluster={cluster}
+        policy={shown}
+        stale={stale}
+        enforces={enforcing.length > 0}
+        standard={enforcing}
+        save={(doc, why) => saveDefault(shown.version, doc, why)}
+        onSaved={setShown}
+      />
+    </>
+  );
+}
+
+const SKELETON = (
+  <Stack p="md">
+    <BlockSkeleton height={520} />
+  </Stack>
+);
+
+export function CapacityPolicyTab({ cluster }: { cluster: Host }) {
+  const { t } = useTranslation();
+  const [of, setOf] = useState<"cluster" | "default">("cluster");
+  const own = useQuery(capacityPolicyQuery(cluster.id));
+  const standard = useQuery({ ...capacityDefaultQuery, enabled: of === "default" });
+  return (
+    <Stack gap="md" pt="md">
+      <Group px="md">
+        <SegmentedControl
+          size="xs"
+          aria-label={t("capacityPolicy.standard.of")}
+          value={of}
+          onChange={(v) => setOf(v === "default" ? "default" : "cluster")}
+          data={[
+            { value: "cluster", label: t("capacityPolicy.standard.thisCluster") },
+            { value: "default", label: t("capacityPolicy.standard.title") },
+          ]}
+        />
+      </Group>
+      {of === "cluster" ? (
+        <Gate query={own} skeleton={SKELETON}>
+          {(newest) => <Loaded key={cluster.id} cluster={cluster} newest={newest} />}
+        </Gate>
+      ) : (
+        <Gate query={standard} skeleton={SKELETON}>
+          {(newest) => <LoadedDefault cluster={cluster} newest={newest} />}
+        </Gate>
+      )}
+    </Stack>
   );
 }

@@ -246,11 +246,14 @@ export function readShares(text: string): number[] | null {
 /** Asks how a policy shall be rolled out. */
 export function StartRollout({
   cluster,
+  standard,
   version,
   policy,
   onClose,
 }: {
   cluster: Pick<Cluster, "id" | "name">;
+  /** Names of the clusters that a rollout of the tenant's default reaches; none: it is of the cluster's own policy. */
+  standard?: string[] | undefined;
   version: number;
   policy: PolicyDoc;
   onClose: () => void;
@@ -266,7 +269,7 @@ export function StartRollout({
     read &&
     void act(
       () =>
-        startCapacityRollout([cluster.id, ...others], version, policy, {
+        startCapacityRollout(standard ? "default" : [cluster.id, ...others], version, policy, {
           shadowSeconds: numbers.shadow * 60,
           stageSeconds: numbers.stage * 60,
           hourly: numbers.hourly,
@@ -299,6 +302,7 @@ export function StartRollout({
     >
       <Stack gap="sm">
         <Text size="sm">{t("capacityPolicy.rollout.startText")}</Text>
+        {standard && <Text size="sm">{t("capacityPolicy.standard.rollout", { clusters: standard.join(", ") })}</Text>}
         <SimpleGrid cols={{ base: 1, sm: 2 }} style={{ alignItems: "end" }}>
           {number("shadow", t("capacityPolicy.rollout.shadowFor"), 1, 10_080)}
           {number("stage", t("capacityPolicy.rollout.stageFor"), 5, 10_080)}
@@ -311,7 +315,7 @@ export function StartRollout({
           {number("over", t("capacityPolicy.rollout.costOver"), 0, 1000)}
         </SimpleGrid>
         {number("hourly", t("capacityPolicy.rollout.hourly"), 1, 1000, t("capacityPolicy.rollout.hourlyHint"))}
-        {enforcing.length > 0 && (
+        {!standard && enforcing.length > 0 && (
           <MultiSelect
             label={t("capacityPolicy.rollout.others")}
             data={enforcing.map((c) => ({ value: c.id, label: c.name }))}

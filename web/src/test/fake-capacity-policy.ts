@@ -67,12 +67,32 @@ export class FakeCapacityPolicy {
       freeze: [{ days: ["fri"], from: "18:00", to: "06:00", time_zone: "Europe/Berlin" }],
     },
     version: 3,
+    inherited: false,
+    default_version: 0,
     updated_by: "rollout",
     updated_at: ago(86_400),
   };
+  standard: Schemas["CapacityDefaultOutputBody"] = {
+    policy: { max_nodes: 25, no_spot: true },
+    version: 2,
+    updated_by: "owner",
+    updated_at: ago(3600),
+    clusters: [
+      { id: uuid(3, 2), name: "staging", mode: "enforce" },
+      { id: uuid(3, 3), name: "edge", mode: "observe" },
+    ],
+  };
+
+  private inherited(version: number): Schemas["CapacityPolicyOutputBody"] {
+    const { policy, updated_by, updated_at, version: default_version } = this.standard;
+    return { policy, version, inherited: true, default_version, updated_by, updated_at };
+  }
+
   rollouts: Schemas["CapacityRollout"][] = [
     {
       id: uuid(71, 1),
+      default: false,
+      default_version: 0,
       state: "rolled_back",
       step: 0,
       shares: [0.1, 0.5, 1],
@@ -143,10 +163,26 @@ export class FakeCapacityPolicy {
   }
 
   readonly routes: [string, string, Handler][] = [
+    ["GET", "/clusters/{id}/capacity-policy", (_, p) => ok(p.id === uuid(3, 1) ? this.body : this.inherited(0))],
     [
-      "GET",
+      "DELETE",
       "/clusters/{id}/capacity-policy",
-      (_, p) => ok(p.id === uuid(3, 1) ? this.body : { policy: {}, version: 0, updated_by: "", updated_at: null }),
+      (r) => {
+        if (!r.query.get("rollout_override")) return conflict("this cluster enforces: roll the default's policy out");
+        this.body = this.inherited(this.body.version + 1);
+        return ok(this.body);
+      },
+    ],
+    ["GET", "/capacity-default", () => ok(this.standard)],
+    [
+      "PUT",
+      "/capacity-default",
+      (r) => {
+        const body = r.body as { policy: Schemas["CapacityPolicyDoc"]; version: number };
+        if (body.version !== this.standard.version) return conflict("the default was changed meanwhile: load it again");
+        this.standard = { ...this.standard, policy: body.policy, version: body.version + 1 };
+        return ok(this.standard);
+      },
     ],
     [
       "PUT",
@@ -154,10 +190,10 @@ export class FakeCapacityPolicy {
       (r, p) => {
         const body = r.body as Schemas["SetCapacityPolicyInputBody"];
         if (p.id !== uuid(3, 1))
-          return ok({ policy: body.policy, version: body.version + 1, updated_by: "owner", updated_at: ago(0) });
+          return ok({ ...this.body, policy: body.policy, version: body.version + 1, updated_by: "owner" });
         if (!body.rollout_override) return conflict("this cluster enforces: roll the policy out in steps");
         if (body.version !== this.body.version) return conflict("the policy was changed meanwhile: load it again");
-        this.body = { policy: body.policy, version: body.version + 1, updated_by: "owner", updated_at: ago(0) };
+        this.body = { ...this.body, policy: body.policy, version: body.version + 1, updated_by: "owner" };
         return ok(this.body);
       },
     ],
@@ -186,6 +222,7 @@ export class FakeCapacityPolicy {
             ? {
                 at: ago(20),
                 policy_version: 3,
+                default_version: 0,
                 checked: 12,
                 breaking: 1,
                 unknown: 1,
@@ -204,7 +241,16 @@ export class FakeCapacityPolicy {
                   { node: "gpu-8", pool: "gpu", offering: offering("on_demand"), findings: [], unchecked: ["driver"] },
                 ],
               }
-            : { at: ago(20), policy_version: 0, checked: 3, breaking: 0, unknown: 0, truncated: false, items: [] },
+            : {
+                at: ago(20),
+                policy_version: 0,
+                default_version: 0,
+                checked: 3,
+                breaking: 0,
+                unknown: 0,
+                truncated: false,
+                items: [],
+              },
         ),
     ],
   ];

@@ -43,7 +43,7 @@ function useStandard() {
   return (key: FieldKey): string => {
     const { standard, kind } = FIELDS[key];
     if (kind === "names" || kind === "text" || standard === undefined) return "";
-    return t("capacityPolicy.standard", { value: f.number(kind === "permille" ? standard / 10 : standard) });
+    return t("capacityPolicy.usual", { value: f.number(kind === "permille" ? standard / 10 : standard) });
   };
 }
 
