@@ -47,6 +47,7 @@ type karpenterLab struct {
 	agent     string // configuration file
 	lost      string // zone whose machines are as good as gone
 	moveCost  string
+	scheduler string             // of all pods; empty: the packing one
 	replicas  map[string]replica // by Deployment
 	gen       uint64
 	said      string // by the planner, of the newest plan
@@ -249,7 +250,11 @@ func (l *karpenterLab) deployShape(t *testing.T, p replica, n int32, pinned bool
 	}
 	requests := corev1.ResourceList{"cpu": *resource.NewMilliQuantity(p.cpu, resource.DecimalSI), "memory": *resource.NewQuantity(p.mem<<20, resource.BinarySI)}
 	limits := corev1.ResourceList{}
-	spec := corev1.PodSpec{SchedulerName: "packing", PriorityClassName: p.precedence(), TerminationGracePeriodSeconds: new(int64)}
+	scheduler := l.scheduler
+	if scheduler == "" {
+		scheduler = "packing"
+	}
+	spec := corev1.PodSpec{SchedulerName: scheduler, PriorityClassName: p.precedence(), TerminationGracePeriodSeconds: new(int64)}
 	*spec.TerminationGracePeriodSeconds = 1
 	if p.gpus > 0 {
 		requests["nvidia.com/gpu"] = *resource.NewQuantity(p.gpus, resource.DecimalSI)

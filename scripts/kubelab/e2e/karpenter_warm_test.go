@@ -18,6 +18,11 @@ import (
 func TestKarpenterWarm(t *testing.T) {
 	const pool, machine = "plimsoll-ready", "g6.xlarge"
 	l := startKarpenterLab(t, "warm", builtIn())
+	// One scheduler for placeholders and pods, as clusters have it. Two may give
+	// the GPU away twice, the room of a placeholder that goes to the next one
+	// before it has seen who took it: a kubelet then refuses one, and KWOK's
+	// nodes have none.
+	l.scheduler = "default-scheduler"
 	l.namespace(t, agentNamespace, nil)
 	files := render(t, "plimsoll-agent", agentNamespace, "endpoint: http://127.0.0.1:1\nclusterName: lab\nmode: enforce\nenrolment: {existingSecret: unused}\nwarmPools: {enabled: true}\n")
 	l.apply(t, files["serviceaccount.yaml"], files["warm.yaml"])
