@@ -51,6 +51,7 @@ type Batch struct {
 	// Workloads carry replica counts, signals or both; those of several sources are merged by workload.
 	Workloads []*agentv1.WorkloadObservation
 	Values    []Value
+	Drivers   map[string]string // of GPUs, by node; nobody told: not there
 	Events    []*agentv1.Event
 }
 

@@ -68,6 +68,7 @@ type Collector struct {
 	lastAt, lastObs, lastTick, frameFrom int64
 	holdings                             *agentv1.GPUHoldings // as last told, at heldAt
 	heldAt                               int64
+	drivers                              map[string]string // of GPUs by node, as told last
 }
 
 // New makes a Collector; see Config for defaults. The first source is the cluster.
@@ -195,6 +196,7 @@ func (c *Collector) Poll(ctx context.Context) {
 	c.lastAt = at
 	workloads := merge(batches)
 	if !c.cfg.FramesOnly {
+		c.addDrivers(batches)
 		c.reportInventory(batches[0].Inventory, at)
 		c.reportEvents(batches, at)
 		c.observe(workloads, batches[0], at)
@@ -266,6 +268,27 @@ func (c *Collector) append(r *agentv1.Report, counted func(*Counters)) bool {
 	}
 	c.count(counted)
 	return true
+}
+
+// addDrivers says of each node which driver its GPUs had when somebody told last. An exporter that is silent for a while changes nothing.
+func (c *Collector) addDrivers(batches []Batch) {
+	inv := batches[0].Inventory
+	if inv == nil {
+		return
+	}
+	now := map[string]string{}
+	for _, n := range inv.GetNodes() {
+		v := c.drivers[n.GetName()]
+		for _, b := range batches {
+			if told := b.Drivers[n.GetName()]; told != "" {
+				v = told
+			}
+		}
+		if v != "" {
+			now[n.GetName()], n.GpuDriver = v, v
+		}
+	}
+	c.drivers = now
 }
 
 func (c *Collector) reportInventory(inv *agentv1.Inventory, at int64) {

@@ -102,7 +102,7 @@ func takeDCGM(by map[string]*gpuReading, family string, counter bool, m *dto.Met
 	}
 	key := entity + "\x00" + ns + "/" + pod
 	if by[key] == nil {
-		by[key] = &gpuReading{Entity: entity, Profile: label["GPU_I_PROFILE"], Namespace: ns, Pod: pod, Fields: map[string]float64{}}
+		by[key] = &gpuReading{Entity: entity, Profile: label["GPU_I_PROFILE"], Namespace: ns, Pod: pod, Fields: map[string]float64{}, Host: label["Hostname"], Driver: label["DCGM_FI_DRIVER_VERSION"]}
 	}
 	by[key].Fields[fieldName(family)] = v
 }

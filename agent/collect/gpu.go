@@ -13,6 +13,7 @@ type gpuReading struct {
 	Profile        string // of a MIG instance, where it is told
 	Namespace, Pod string // who uses it; empty: nobody, or nobody knows
 	Fields         map[string]float64
+	Host, Driver   string // as the exporter names them; empty: it does not
 }
 
 // Values that DCGM gives when it has none: not there, not found, not supported, not permitted.
@@ -47,6 +48,7 @@ func gpuBatch(readings []gpuReading, in Input) Batch {
 		}
 	}
 	b.Workloads = gpuSignals(byPod, in)
+	b.Drivers = driversOf(readings, in)
 	return b
 }
 
@@ -93,3 +95,30 @@ func mean(into map[string]float64, signal string, gpus []gpuReading, fields []st
 }
 
 func fieldName(dcgm string) string { return strings.ToLower(dcgm) }
+
+// driversOf are the driver's versions by node: that of the pod on a GPU, else as the exporter names its host. A word that is no version is left out.
+func driversOf(readings []gpuReading, in Input) map[string]string {
+	node := map[string]string{}
+	for _, p := range in.Pods {
+		node[p.Namespace+"/"+p.Name] = p.Node
+	}
+	var out map[string]string
+	for _, r := range readings {
+		host := r.Host
+		if n := node[r.Namespace+"/"+r.Pod]; n != "" {
+			host = n
+		}
+		if host == "" || !isVersion(r.Driver) {
+			continue
+		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[host] = max(out[host], r.Driver) // GPUs of one machine have one driver
+	}
+	return out
+}
+
+func isVersion(v string) bool {
+	return v != "" && len(v) <= 40 && v[0] >= '0' && v[0] <= '9' && strings.Trim(v, "0123456789.") == ""
+}

@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"testing"
+
+	agentv1 "plimsoll.dev/services/wire/plimsoll/agent/v1"
 )
 
 func readingText(r gpuReading) string {
@@ -125,5 +127,51 @@ func TestDCGMExporterSamplesOfOthers(t *testing.T) {
 				t.Errorf("%s: a placeholder came through", file)
 			}
 		}
+	}
+}
+
+func TestDriversOfNodesComeFromTheExporter(t *testing.T) {
+	t.Parallel()
+	text := []byte(`# TYPE DCGM_FI_DEV_GPU_UTIL gauge
+DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-a",Hostname="n1",DCGM_FI_DRIVER_VERSION="550.54.14",namespace="",pod=""} 1
+DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-b",Hostname="dcgm-exporter-x7k2p",DCGM_FI_DRIVER_VERSION="570.86.10",namespace="llm",pod="chat-0"} 1
+DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-c",Hostname="n3",DCGM_FI_DRIVER_VERSION="N/A",namespace="",pod=""} 1
+DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-d",Hostname="n4",namespace="",pod=""} 1
+`)
+	readings, err := parseDCGM(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := gpuBatch(readings, Input{Pods: []Pod{{Namespace: "llm", Name: "chat-0", Node: "n2"}}}).Drivers
+	if want := map[string]string{"n1": "550.54.14", "n2": "570.86.10"}; fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("drivers %v, want %v", got, want)
+	}
+
+	inventory := func() Batch {
+		return Batch{Inventory: &agentv1.Inventory{Nodes: []*agentv1.Node{{Uid: "1", Name: "n1"}, {Uid: "2", Name: "n2"}, {Uid: "9", Name: "n9"}}}}
+	}
+	c := &Collector{}
+	told := func(drivers map[string]string) (out string) {
+		cluster := inventory()
+		c.addDrivers([]Batch{cluster, {Drivers: drivers}})
+		for _, n := range cluster.Inventory.GetNodes() {
+			out += n.GetName() + "=" + n.GetGpuDriver() + " "
+		}
+		return out
+	}
+	for _, step := range []struct {
+		drivers map[string]string
+		want    string
+	}{
+		{got, "n1=550.54.14 n2=570.86.10 n9= "},
+		{nil, "n1=550.54.14 n2=570.86.10 n9= "}, // the exporter is silent
+		{map[string]string{"n1": "580.1", "gone": "1"}, "n1=580.1 n2=570.86.10 n9= "},
+	} {
+		if said := told(step.drivers); said != step.want {
+			t.Errorf("%v: %s", step.drivers, said)
+		}
+	}
+	if len(c.drivers) != 2 {
+		t.Errorf("drivers of nodes that are gone are kept: %v", c.drivers)
 	}
 }

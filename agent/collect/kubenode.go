@@ -41,6 +41,9 @@ func nodeOf(n *corev1.Node) *agentv1.Node {
 		CpuMilli: n.Status.Capacity.Cpu().MilliValue(), MemMib: mib(*n.Status.Capacity.Memory()), Labels: boundLabels(n.Labels),
 	}
 	out.ProviderId, out.Taints, out.TaintsTold = n.Spec.ProviderID, taintsOf(n), true
+	if v := n.Status.NodeInfo.KubeletVersion; len(v) <= maxLabelValue {
+		out.KubeletVersion = v
+	}
 	out.Phase, out.ReadyMs = nodePhase(n)
 	groups, gpus := nodeGPUs(n)
 	out.Gpus, out.GpuCount = groups, count32(gpus)

@@ -54,11 +54,13 @@ type NodeFact struct {
 	Labels    map[string]string
 	Taints    []string // key=value:effect
 	TaintsOK  bool     // taints were told
+	Kubelet   string   // version, as the kubelet writes it; empty: not told
+	Driver    string   // of its GPUs, as telemetry tells it; empty: not told
 }
 
 // Finding is a rule that a machine does not obey.
 type Finding struct {
-	Code string `json:"code"` // type, zone, spot, age, label, taint, driver, driver_differs
+	Code string `json:"code"` // type, zone, spot, age, label, taint, driver, driver_differs, kubelet_old, kubelet_new
 	Want string `json:"want"`
 	Got  string `json:"got"`
 }
@@ -79,9 +81,10 @@ const (
 	labelDriverFull   = "nvidia.com/cuda.driver-version.major"
 )
 
-// Comply holds each machine against a policy: what may be bought, and its rules about machines. The answer is by name. It says what is so and
-// leads to no action.
-func Comply(p Policy, now time.Time, nodes []NodeFact) []NodeCompliance {
+// Comply holds each machine against a policy: what may be bought, and its rules about machines; and against the version of the API server (empty: not told),
+// which a kubelet must not be newer than, nor more than three minor versions older (kubernetes.io/releases/version-skew-policy). The answer is by name. It says
+// what is so and leads to no action.
+func Comply(p Policy, server string, now time.Time, nodes []NodeFact) []NodeCompliance {
 	common := commonDrivers(nodes)
 	out := []NodeCompliance{}
 	for i := range nodes {
@@ -90,6 +93,7 @@ func Comply(p Policy, now time.Time, nodes []NodeFact) []NodeCompliance {
 		if _, c.Exempt = n.Labels[labelControlPlane]; !c.Exempt {
 			c.bought(&p, n)
 			c.rules(p.Rules, n, now, common)
+			c.skew(server, n.Kubelet)
 		}
 		out = append(out, c)
 	}
@@ -117,6 +121,47 @@ func (c *NodeCompliance) bought(p *Policy, n *NodeFact) {
 	if p.NoSpot && n.Offering.Purchase == fleet.PurchaseSpot {
 		c.find("spot", "on_demand", string(n.Offering.Purchase))
 	}
+}
+
+// kubeletOlder is how many minor versions a kubelet may be older than the API server.
+const kubeletOlder = 3
+
+// skew holds a kubelet against the API server. A cluster that tells neither is no Kubernetes that has versions.
+func (c *NodeCompliance) skew(server, kubelet string) {
+	if server == "" && kubelet == "" {
+		return
+	}
+	s, sok := minorOf(server)
+	k, kok := minorOf(kubelet)
+	text := func(v [2]int64) string { return strconv.FormatInt(v[0], 10) + "." + strconv.FormatInt(v[1], 10) }
+	switch {
+	case !sok || !kok:
+		c.Unchecked = append(c.Unchecked, "kubelet")
+	case k[0] > s[0] || k[0] == s[0] && k[1] > s[1]:
+		c.find("kubelet_new", text(s), kubelet)
+	case k[0] < s[0] || k[1] < s[1]-kubeletOlder:
+		c.find("kubelet_old", text([2]int64{s[0], max(s[1]-kubeletOlder, 0)}), kubelet)
+	}
+}
+
+// minorOf reads the major and the minor of a version such as v1.34.1-eks-3cfe0ce or v1.33.5+k3s1.
+func minorOf(v string) (out [2]int64, ok bool) {
+	p := strings.SplitN(strings.TrimPrefix(v, "v"), ".", 3)
+	if len(p) < 2 {
+		return out, false
+	}
+	end := strings.IndexFunc(p[1], func(r rune) bool { return r < '0' || r > '9' })
+	if end < 0 {
+		end = len(p[1])
+	}
+	for i, s := range []string{p[0], p[1][:end]} {
+		n, err := strconv.ParseInt(s, 10, 32)
+		if err != nil || n < 0 {
+			return out, false
+		}
+		out[i] = n
+	}
+	return out, true
 }
 
 // few names at most five.
@@ -184,6 +229,9 @@ func driverOf(n *NodeFact) int64 {
 		if v, err := strconv.ParseInt(n.Labels[key], 10, 64); err == nil && v > 0 {
 			return v
 		}
+	}
+	if v := parts(n.Driver); v != nil {
+		return v[0]
 	}
 	return 0
 }

@@ -30,6 +30,8 @@ type Facts struct {
 	Driver  string `json:"driver,omitempty"`
 	CUDA    string `json:"cuda,omitempty"` // newest that the driver runs
 	Compute string `json:"compute,omitempty"`
+	// Unlabelled: the driver is known by telemetry alone. Needs go by it, selectors of labels do not: the machine has none.
+	Unlabelled bool `json:"unlabelled,omitempty"`
 }
 
 // Need is one thing that pods ask of a machine's GPUs: a least version, or a rule of the spec about a label of feature discovery.
@@ -175,7 +177,7 @@ func fitOf(key string) string {
 
 func (f Facts) label(key string) (string, bool) {
 	get, ok := factLabels[key]
-	if !ok {
+	if !ok || f.Unlabelled && fitOf(key) != FitCompute {
 		return "", false
 	}
 	version, at := get(f)
@@ -251,6 +253,9 @@ func Fit(in *Input, told *Told, notes []map[string]string, compute func(fleet.GP
 		if i < len(told.NodeLabels) {
 			n.Facts = FactsOf(told.NodeLabels[i])
 		}
+		if i < len(told.NodeDrivers) && n.Facts.Driver == "" && parts(told.NodeDrivers[i]) != nil {
+			n.Facts.Driver, n.Facts.CUDA, n.Facts.Unlabelled = told.NodeDrivers[i], cmp.Or(n.Facts.CUDA, cudaOf(told.NodeDrivers[i])), true
+		}
 		byModel(&n.Facts, n.GPUModel)
 		all := byType[n.Offering.InstanceType]
 		if all == nil {
@@ -258,6 +263,7 @@ func Fit(in *Input, told *Told, notes []map[string]string, compute func(fleet.GP
 			byType[n.Offering.InstanceType] = &own
 			continue
 		}
+		all.Unlabelled = all.Unlabelled || n.Facts.Unlabelled
 		for _, v := range []struct {
 			all *string
 			own string
@@ -275,7 +281,7 @@ func Fit(in *Input, told *Told, notes []map[string]string, compute func(fleet.GP
 			continue
 		}
 		if all := byType[c.Offering.InstanceType]; all != nil {
-			c.Facts = Facts{Driver: all.Driver, CUDA: all.CUDA}
+			c.Facts = Facts{Driver: all.Driver, CUDA: all.CUDA, Unlabelled: all.Unlabelled}
 		}
 		if in.Policy.GPUDriver != "" {
 			c.Facts.Driver, c.Facts.CUDA = in.Policy.GPUDriver, cmp.Or(in.Policy.GPUCUDA, cudaOf(in.Policy.GPUDriver))

@@ -217,3 +217,24 @@ func TestMovingAJobCostsTheWorkThatItLoses(t *testing.T) {
 		})
 	}
 }
+
+func TestADriverThatOnlyTelemetryTellsMeetsNeedsAndNoSelector(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		labels map[string]string
+		told   string
+		want   capacity.Facts
+	}{
+		"telemetry alone":     {nil, "550.54.14", capacity.Facts{Driver: "550.54.14", CUDA: "12.4", Unlabelled: true}},
+		"labels come first":   {map[string]string{"nvidia.com/cuda.driver-version.full": "570.86.10"}, "550.54.14", capacity.Facts{Driver: "570.86.10", CUDA: "12.8"}},
+		"a word no version":   {nil, "none", capacity.Facts{}},
+		"nobody tells it":     {nil, "", capacity.Facts{}},
+		"a version of nought": {nil, "..", capacity.Facts{}},
+	} {
+		in := &capacity.Input{Nodes: []capacity.Node{{Name: "n", GPUCount: 1, Offering: fleet.Offering{InstanceType: "g6.xlarge"}}}, Candidates: []capacity.Candidate{{Offering: fleet.Offering{InstanceType: "g6.xlarge"}, GPUCount: 1}}}
+		capacity.Fit(in, &capacity.Told{NodeLabels: []map[string]string{c.labels}, NodeDrivers: []string{c.told}}, nil, func(fleet.GPUModel) (int64, bool) { return 0, false })
+		if in.Nodes[0].Facts != c.want || in.Candidates[0].Facts != c.want {
+			t.Errorf("%s: node %+v, offering %+v", name, in.Nodes[0].Facts, in.Candidates[0].Facts)
+		}
+	}
+}

@@ -177,10 +177,12 @@ func (x Taint) text() string { return x.Key + "=" + x.Value + ":" + x.Effect }
 // Told is what an inventory says about rules, by index of the input's nodes and pods.
 type Told struct {
 	NodeLabels []map[string]string
-	NodeTaints [][]Taint
-	PodLabels  []map[string]string
-	Placements []*Placement // of each pod; nil: not told
-	Limits     []DisruptionLimit
+	// NodeDrivers of the nodes' GPUs, as telemetry tells them; empty: not told.
+	NodeDrivers []string
+	NodeTaints  [][]Taint
+	PodLabels   []map[string]string
+	Placements  []*Placement // of each pod; nil: not told
+	Limits      []DisruptionLimit
 }
 
 // Rule fills in what pods' specs, taints and PodDisruptionBudgets say. Pods of which nothing was told keep what Evidence found. Candidates get the

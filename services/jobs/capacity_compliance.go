@@ -46,7 +46,7 @@ func (w *NodeCompliance) Work(ctx context.Context, _ *river.Job[NodeComplianceAr
 	}
 	var due []one
 	failed := eachTenant(ctx, w.DB, func(tx *store.Tx) error {
-		ids, err := store.ClustersWithCapacityPolicy(ctx, tx)
+		ids, err := store.ReportingClusters(ctx, tx)
 		for _, id := range ids {
 			due = append(due, one{tx.Tenant, id})
 		}

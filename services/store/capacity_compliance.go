@@ -16,13 +16,14 @@ type Compliance struct {
 	At      *time.Time // data time; nil: the cluster never reported
 	Version int        // of the cluster's own policy
 	Default int        // of the tenant's default, where the cluster takes that
+	Server  string     // version of the API server; empty: not told
 	Nodes   []capacity.NodeCompliance
 }
 
 // NodeCompliance holds a cluster's machines against its own policy, not against one on its way.
 func NodeCompliance(ctx context.Context, tx *Tx, cluster fleet.ClusterID) (c Compliance, err error) {
 	var dataAt *time.Time
-	if err := tx.pgx.QueryRow(ctx, `SELECT data_at FROM cluster WHERE tenant_id = $1 AND id = $2`, tx.Tenant, cluster).Scan(&dataAt); err != nil {
+	if err := tx.pgx.QueryRow(ctx, `SELECT data_at, kubernetes_version FROM cluster WHERE tenant_id = $1 AND id = $2`, tx.Tenant, cluster).Scan(&dataAt, &c.Server); err != nil {
 		return c, notFound(err, "cluster")
 	}
 	policy, err := CapacityPolicyOf(ctx, tx, cluster)
@@ -36,31 +37,30 @@ func NodeCompliance(ctx context.Context, tx *Tx, cluster fleet.ClusterID) (c Com
 	at := dataAt.UTC()
 	c.At = &at
 	rows, err := tx.pgx.Query(ctx, `SELECT name, pool, cloud, region, zone, instance_type, purchase, gpu_model, gpu_count, started_at, labels,
-  coalesce((SELECT array_agg(t->>'k' || coalesce('=' || nullif(t->>'v', ''), '') || ':' || coalesce(t->>'e', '') ORDER BY 1) FROM jsonb_array_elements(taints) t), '{}'), taints IS NOT NULL
+  coalesce((SELECT array_agg(t->>'k' || coalesce('=' || nullif(t->>'v', ''), '') || ':' || coalesce(t->>'e', '') ORDER BY 1) FROM jsonb_array_elements(taints) t), '{}'), taints IS NOT NULL, kubelet_version, gpu_driver
 FROM node WHERE tenant_id = $1 AND cluster_id = $2 AND ended_at IS NULL ORDER BY name, started_at DESC LIMIT $3`, tx.Tenant, cluster, capacity.MaxNodes)
 	if err != nil {
 		return c, fmt.Errorf("load nodes: %w", err)
 	}
 	nodes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (n capacity.NodeFact, err error) {
-		return n, row.Scan(&n.Name, &n.Pool, &n.Offering.Cloud, &n.Offering.Region, &n.Offering.Zone, &n.Offering.InstanceType, &n.Offering.Purchase, &n.GPUModel, &n.GPUCount, &n.StartedAt, &n.Labels, &n.Taints, &n.TaintsOK)
+		return n, row.Scan(&n.Name, &n.Pool, &n.Offering.Cloud, &n.Offering.Region, &n.Offering.Zone, &n.Offering.InstanceType, &n.Offering.Purchase, &n.GPUModel, &n.GPUCount, &n.StartedAt, &n.Labels, &n.Taints, &n.TaintsOK, &n.Kubelet, &n.Driver)
 	})
 	if err != nil {
 		return c, fmt.Errorf("load nodes: %w", err)
 	}
-	c.Nodes = capacity.Comply(policy.Policy, at, nodes)
+	c.Nodes = capacity.Comply(policy.Policy, c.Server, at, nodes)
 	return c, nil
 }
 
-// ClustersWithCapacityPolicy lists the clusters that report and have a policy, their own or the tenant's.
-func ClustersWithCapacityPolicy(ctx context.Context, tx *Tx) ([]fleet.ClusterID, error) {
-	rows, err := tx.pgx.Query(ctx, `SELECT c.id::text FROM cluster c WHERE c.tenant_id = $1 AND c.data_at IS NOT NULL
-AND (EXISTS (SELECT FROM capacity_policy p WHERE p.tenant_id = c.tenant_id AND p.cluster_id = c.id) OR EXISTS (SELECT FROM capacity_default d WHERE d.tenant_id = c.tenant_id)) ORDER BY 1`, tx.Tenant)
+// ReportingClusters lists the clusters that have ever reported. Kubelets are held against the API server also where no policy asks for anything.
+func ReportingClusters(ctx context.Context, tx *Tx) ([]fleet.ClusterID, error) {
+	rows, err := tx.pgx.Query(ctx, `SELECT id::text FROM cluster WHERE tenant_id = $1 AND data_at IS NOT NULL ORDER BY 1`, tx.Tenant)
 	if err != nil {
-		return nil, fmt.Errorf("list clusters with capacity policies: %w", err)
+		return nil, fmt.Errorf("list clusters: %w", err)
 	}
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[fleet.ClusterID])
 	if err != nil {
-		return nil, fmt.Errorf("list clusters with capacity policies: %w", err)
+		return nil, fmt.Errorf("list clusters: %w", err)
 	}
 	return ids, nil
 }

@@ -73,7 +73,7 @@ func (s *Source) checkInventory(now time.Time, inv *agentv1.Inventory) error {
 			return bad("a node has no uid or no name")
 		}
 		if err := checkTexts(n.GetLabels(), n.GetUid(), n.GetName(), n.GetPool(), n.GetCloud(), n.GetRegion(), n.GetZone(), n.GetInstanceType(),
-			n.GetPurchase(), n.GetPhase(), n.GetGpuModel()); err != nil {
+			n.GetPurchase(), n.GetPhase(), n.GetGpuModel(), n.GetKubeletVersion(), n.GetGpuDriver()); err != nil {
 			return err
 		}
 		if min(n.GetCpuMilli(), n.GetMemMib(), int64(n.GetGpuCount()), n.GetGpuMemoryMib()) < 0 {
@@ -214,15 +214,16 @@ func (s *Source) queueNodes(b *pgx.Batch, tx *Tx, inv *agentv1.Inventory, at tim
 		uids = append(uids, n.GetUid())
 		rows = append(rows, []any{tx.Tenant, s.Cluster, n.GetUid(), n.GetName(), n.GetPool(), n.GetCloud(), n.GetRegion(), n.GetZone(), n.GetInstanceType(),
 			purchase, n.GetPhase(), n.GetCpuMilli(), n.GetMemMib(), n.GetGpuModel(), n.GetGpuCount(), n.GetGpuMemoryMib(), labelsOf(n.GetLabels()),
-			momentOr(n.GetStartedMs(), at), moment(n.GetReadyMs()), moment(n.GetEndedMs()), gpuGroupsOf(n.GetGpus()), n.GetProviderId(), taintsOf(n)})
+			momentOr(n.GetStartedMs(), at), moment(n.GetReadyMs()), moment(n.GetEndedMs()), gpuGroupsOf(n.GetGpus()), n.GetProviderId(), taintsOf(n), n.GetKubeletVersion(), n.GetGpuDriver()})
 	}
 	queueRows(b, `INSERT INTO node (tenant_id, cluster_id, uid, name, pool, cloud, region, zone, instance_type, purchase, phase, cpu_milli, mem_mib,
-  gpu_model, gpu_count, gpu_memory_mib, labels, started_at, ready_at, ended_at, gpus, provider_id, taints)`, `
+  gpu_model, gpu_count, gpu_memory_mib, labels, started_at, ready_at, ended_at, gpus, provider_id, taints, kubelet_version, gpu_driver)`, `
 ON CONFLICT (tenant_id, cluster_id, uid) DO UPDATE SET name = excluded.name, pool = excluded.pool, cloud = excluded.cloud, region = excluded.region,
   zone = excluded.zone, instance_type = excluded.instance_type, purchase = excluded.purchase, phase = excluded.phase, cpu_milli = excluded.cpu_milli,
   mem_mib = excluded.mem_mib, gpu_model = excluded.gpu_model, gpu_count = excluded.gpu_count, gpu_memory_mib = excluded.gpu_memory_mib,
   labels = excluded.labels, started_at = least(node.started_at, excluded.started_at), ready_at = least(node.ready_at, excluded.ready_at), ended_at = excluded.ended_at, gpus = excluded.gpus,
   provider_id = coalesce(nullif(excluded.provider_id, ''), node.provider_id), taints = excluded.taints,
+  kubelet_version = coalesce(nullif(excluded.kubelet_version, ''), node.kubelet_version), gpu_driver = coalesce(nullif(excluded.gpu_driver, ''), node.gpu_driver),
   touched_from = CASE
     WHEN (node.name, node.cloud, node.region, node.zone, node.instance_type, node.purchase, node.cpu_milli, node.mem_mib, node.gpu_model, node.gpu_count, node.gpus) IS DISTINCT FROM
       (excluded.name, excluded.cloud, excluded.region, excluded.zone, excluded.instance_type, excluded.purchase, excluded.cpu_milli, excluded.mem_mib, excluded.gpu_model,
@@ -235,7 +236,7 @@ WHERE (node.name, node.pool, node.cloud, node.region, node.zone, node.instance_t
   node.gpu_model, node.gpu_count, node.gpu_memory_mib, node.labels, node.ended_at, node.gpus, node.taints) IS DISTINCT FROM
   (excluded.name, excluded.pool, excluded.cloud, excluded.region, excluded.zone, excluded.instance_type, excluded.purchase, excluded.phase,
   excluded.cpu_milli, excluded.mem_mib, excluded.gpu_model, excluded.gpu_count, excluded.gpu_memory_mib, excluded.labels, excluded.ended_at, excluded.gpus, excluded.taints)
-  OR excluded.provider_id NOT IN ('', node.provider_id)
+  OR excluded.provider_id NOT IN ('', node.provider_id) OR excluded.kubelet_version NOT IN ('', node.kubelet_version) OR excluded.gpu_driver NOT IN ('', node.gpu_driver)
   OR excluded.started_at < node.started_at OR coalesce(node.ready_at, 'infinity') > excluded.ready_at`, rows)
 	switch {
 	case inv.GetSnapshot():

@@ -192,7 +192,7 @@ func taintsOf(n *agentv1.Node) any {
 
 // rules reads what the inventory says about where pods may run, and puts it into the input.
 func (c *capacityInput) rules(ctx context.Context, tx *Tx) error {
-	told := &capacity.Told{PodLabels: c.labels, NodeLabels: make([]map[string]string, len(c.in.Nodes)), NodeTaints: make([][]capacity.Taint, len(c.in.Nodes)), Placements: make([]*capacity.Placement, len(c.in.Pods))}
+	told := &capacity.Told{PodLabels: c.labels, NodeLabels: make([]map[string]string, len(c.in.Nodes)), NodeTaints: make([][]capacity.Taint, len(c.in.Nodes)), NodeDrivers: make([]string, len(c.in.Nodes)), Placements: make([]*capacity.Placement, len(c.in.Pods))}
 	node, pod := map[string]int{}, map[string][]int{}
 	for i := range c.in.Nodes {
 		node[c.in.Nodes[i].UID] = i
@@ -208,16 +208,17 @@ func (c *capacityInput) rules(ctx context.Context, tx *Tx) error {
 	}
 	known := map[int64]*capacity.Placement{}
 	b := &pgx.Batch{}
-	b.Queue(`SELECT uid, labels, coalesce(taints, '[]') FROM node WHERE tenant_id = $1 AND cluster_id = $2 AND ended_at IS NULL`, tx.Tenant, c.in.Cluster).Query(func(rows pgx.Rows) error {
+	b.Queue(`SELECT uid, labels, coalesce(taints, '[]'), gpu_driver FROM node WHERE tenant_id = $1 AND cluster_id = $2 AND ended_at IS NULL`, tx.Tenant, c.in.Cluster).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var uid string
 			var labels map[string]string
 			var taints []capacity.Taint
-			if err := rows.Scan(&uid, &labels, &taints); err != nil {
+			var driver string
+			if err := rows.Scan(&uid, &labels, &taints, &driver); err != nil {
 				return err
 			}
 			if i, ok := node[uid]; ok {
-				told.NodeLabels[i], told.NodeTaints[i] = labels, taints
+				told.NodeLabels[i], told.NodeTaints[i], told.NodeDrivers[i] = labels, taints, driver
 			}
 		}
 		return rows.Err()

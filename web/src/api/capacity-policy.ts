@@ -349,7 +349,8 @@ export async function actOnRollout(
 
 export interface NodeCompliance {
   at: Date | null;
-  version: number;
+  /** A policy holds, of the cluster or of the tenant. */
+  asks: boolean;
   checked: number;
   breaking: number;
   unknown: number;
@@ -371,7 +372,7 @@ export const nodeComplianceQuery = (id: string) =>
       const wire = await answer(client.GET("/clusters/{id}/node-compliance", { params: { path: { id } }, signal }));
       return {
         at: readTimeOr(wire.at),
-        version: wire.policy_version,
+        asks: wire.policy_version > 0 || wire.default_version > 0,
         checked: wire.checked,
         breaking: wire.breaking,
         unknown: wire.unknown,

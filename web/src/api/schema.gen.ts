@@ -1111,7 +1111,7 @@ export interface paths {
         };
         /**
          * Machines that do not obey the cluster's capacity policy, and why
-         * @description What may be bought (types, zones, Spot) and what the policy's node_rules ask of machines. It reports and alerts; no machine is drained because of it.
+         * @description What may be bought (types, zones, Spot) and what the policy's node_rules ask of machines; and kubelets that are newer than the API server, or more than three minor versions older. It reports and alerts; no machine is drained because of it.
          */
         get: operations["list-node-compliance"];
         put?: never;
@@ -6006,7 +6006,7 @@ export interface components {
             node: string;
             offering: components["schemas"]["PlannedOffering"];
             pool: string;
-            /** @description rules that nobody can tell about: type, zone, taint, driver */
+            /** @description rules that nobody can tell about: type, zone, taint, driver, kubelet */
             unchecked: string[] | null;
         };
         NodeComplianceList: {
@@ -6032,6 +6032,8 @@ export interface components {
             default_version: number;
             /** @description machines with findings or rules that could not be checked, findings first, by name, at most 2000 */
             items: components["schemas"]["NodeCompliance"][] | null;
+            /** @description of the API server, which kubelets are held against; empty: not told */
+            kubernetes_version: string;
             /**
              * Format: int64
              * @description of the cluster's own policy; 0: it never had one
@@ -6046,7 +6048,7 @@ export interface components {
         };
         NodeFinding: {
             /** @enum {string} */
-            code: "type" | "zone" | "spot" | "age" | "label" | "taint" | "driver" | "driver_differs";
+            code: "type" | "zone" | "spot" | "age" | "label" | "taint" | "driver" | "driver_differs" | "kubelet_old" | "kubelet_new";
             /** @description empty: it has none */
             got: string;
             want: string;

@@ -30,6 +30,7 @@ describe.each(["en", "zh"] as const)("the capacity policy in %s", (language) => 
     await find(say("Spot is not allowed", "不允许竞价"));
     await find(say("team=ml wanted", "要求 team=ml"));
     await find(say("Not known: driver", "未知：驱动"));
+    await find(say("kubelet is too old for the API server", "kubelet 相对 API server 过旧"));
   });
 });
 

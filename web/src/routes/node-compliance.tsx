@@ -73,7 +73,7 @@ export function NodeCompliancePanel({ cluster }: { cluster: string }) {
           empty={
             data && data.at === null ? (
               <Empty title={t("capacityPolicy.compliance.never")} height={80} />
-            ) : data?.version === 0 ? (
+            ) : data && !data.asks ? (
               <Empty
                 title={t("capacityPolicy.compliance.noPolicy")}
                 text={t("capacityPolicy.compliance.noPolicyText")}

@@ -223,6 +223,7 @@ export class FakeCapacityPolicy {
                 at: ago(20),
                 policy_version: 3,
                 default_version: 0,
+                kubernetes_version: "v1.34.1",
                 checked: 12,
                 breaking: 1,
                 unknown: 1,
@@ -235,6 +236,7 @@ export class FakeCapacityPolicy {
                     findings: [
                       { code: "spot", want: "on_demand", got: "spot" },
                       { code: "label", want: "team=ml", got: "" },
+                      { code: "kubelet_old", want: "1.31", got: "v1.30.4" },
                     ],
                     unchecked: [],
                   },
@@ -245,6 +247,7 @@ export class FakeCapacityPolicy {
                 at: ago(20),
                 policy_version: 0,
                 default_version: 0,
+                kubernetes_version: "",
                 checked: 3,
                 breaking: 0,
                 unknown: 0,

@@ -2261,31 +2261,33 @@ func (x *DisruptionLimit) GetWanted() int32 {
 }
 
 type Node struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Pool          string                 `protobuf:"bytes,3,opt,name=pool,proto3" json:"pool,omitempty"`
-	Cloud         string                 `protobuf:"bytes,4,opt,name=cloud,proto3" json:"cloud,omitempty"`
-	Region        string                 `protobuf:"bytes,5,opt,name=region,proto3" json:"region,omitempty"`
-	Zone          string                 `protobuf:"bytes,6,opt,name=zone,proto3" json:"zone,omitempty"`
-	InstanceType  string                 `protobuf:"bytes,7,opt,name=instance_type,json=instanceType,proto3" json:"instance_type,omitempty"`
-	Purchase      string                 `protobuf:"bytes,8,opt,name=purchase,proto3" json:"purchase,omitempty"` // on_demand, spot, reserved
-	Phase         string                 `protobuf:"bytes,9,opt,name=phase,proto3" json:"phase,omitempty"`
-	CpuMilli      int64                  `protobuf:"varint,10,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
-	MemMib        int64                  `protobuf:"varint,11,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
-	GpuModel      string                 `protobuf:"bytes,12,opt,name=gpu_model,json=gpuModel,proto3" json:"gpu_model,omitempty"`
-	GpuCount      int32                  `protobuf:"varint,13,opt,name=gpu_count,json=gpuCount,proto3" json:"gpu_count,omitempty"`
-	GpuMemoryMib  int64                  `protobuf:"varint,14,opt,name=gpu_memory_mib,json=gpuMemoryMib,proto3" json:"gpu_memory_mib,omitempty"`
-	StartedMs     int64                  `protobuf:"varint,15,opt,name=started_ms,json=startedMs,proto3" json:"started_ms,omitempty"`
-	ReadyMs       int64                  `protobuf:"varint,16,opt,name=ready_ms,json=readyMs,proto3" json:"ready_ms,omitempty"`
-	EndedMs       int64                  `protobuf:"varint,17,opt,name=ended_ms,json=endedMs,proto3" json:"ended_ms,omitempty"`
-	Labels        map[string]string      `protobuf:"bytes,18,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Gpus          []*GPUGroup            `protobuf:"bytes,19,rep,name=gpus,proto3" json:"gpus,omitempty"`                               // how its GPUs are given out; empty: gpu_count whole ones
-	ProviderId    string                 `protobuf:"bytes,20,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"` // the cloud's name of the machine, as Kubernetes writes it; empty: not told
-	Taints        []*NodeTaint           `protobuf:"bytes,21,rep,name=taints,proto3" json:"taints,omitempty"`                           // those that keep pods away for good; see taints_told
-	TaintsTold    bool                   `protobuf:"varint,22,opt,name=taints_told,json=taintsTold,proto3" json:"taints_told,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Uid            string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Name           string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Pool           string                 `protobuf:"bytes,3,opt,name=pool,proto3" json:"pool,omitempty"`
+	Cloud          string                 `protobuf:"bytes,4,opt,name=cloud,proto3" json:"cloud,omitempty"`
+	Region         string                 `protobuf:"bytes,5,opt,name=region,proto3" json:"region,omitempty"`
+	Zone           string                 `protobuf:"bytes,6,opt,name=zone,proto3" json:"zone,omitempty"`
+	InstanceType   string                 `protobuf:"bytes,7,opt,name=instance_type,json=instanceType,proto3" json:"instance_type,omitempty"`
+	Purchase       string                 `protobuf:"bytes,8,opt,name=purchase,proto3" json:"purchase,omitempty"` // on_demand, spot, reserved
+	Phase          string                 `protobuf:"bytes,9,opt,name=phase,proto3" json:"phase,omitempty"`
+	CpuMilli       int64                  `protobuf:"varint,10,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
+	MemMib         int64                  `protobuf:"varint,11,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
+	GpuModel       string                 `protobuf:"bytes,12,opt,name=gpu_model,json=gpuModel,proto3" json:"gpu_model,omitempty"`
+	GpuCount       int32                  `protobuf:"varint,13,opt,name=gpu_count,json=gpuCount,proto3" json:"gpu_count,omitempty"`
+	GpuMemoryMib   int64                  `protobuf:"varint,14,opt,name=gpu_memory_mib,json=gpuMemoryMib,proto3" json:"gpu_memory_mib,omitempty"`
+	StartedMs      int64                  `protobuf:"varint,15,opt,name=started_ms,json=startedMs,proto3" json:"started_ms,omitempty"`
+	ReadyMs        int64                  `protobuf:"varint,16,opt,name=ready_ms,json=readyMs,proto3" json:"ready_ms,omitempty"`
+	EndedMs        int64                  `protobuf:"varint,17,opt,name=ended_ms,json=endedMs,proto3" json:"ended_ms,omitempty"`
+	Labels         map[string]string      `protobuf:"bytes,18,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Gpus           []*GPUGroup            `protobuf:"bytes,19,rep,name=gpus,proto3" json:"gpus,omitempty"`                               // how its GPUs are given out; empty: gpu_count whole ones
+	ProviderId     string                 `protobuf:"bytes,20,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"` // the cloud's name of the machine, as Kubernetes writes it; empty: not told
+	Taints         []*NodeTaint           `protobuf:"bytes,21,rep,name=taints,proto3" json:"taints,omitempty"`                           // those that keep pods away for good; see taints_told
+	TaintsTold     bool                   `protobuf:"varint,22,opt,name=taints_told,json=taintsTold,proto3" json:"taints_told,omitempty"`
+	KubeletVersion string                 `protobuf:"bytes,23,opt,name=kubelet_version,json=kubeletVersion,proto3" json:"kubelet_version,omitempty"` // as the kubelet writes it, such as v1.34.1; empty: not told
+	GpuDriver      string                 `protobuf:"bytes,24,opt,name=gpu_driver,json=gpuDriver,proto3" json:"gpu_driver,omitempty"`                // version of the NVIDIA driver, as DCGM tells it; empty: not told
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
@@ -2470,6 +2472,20 @@ func (x *Node) GetTaintsTold() bool {
 		return x.TaintsTold
 	}
 	return false
+}
+
+func (x *Node) GetKubeletVersion() string {
+	if x != nil {
+		return x.KubeletVersion
+	}
+	return ""
+}
+
+func (x *Node) GetGpuDriver() string {
+	if x != nil {
+		return x.GpuDriver
+	}
+	return ""
 }
 
 type Pod struct {
@@ -4984,7 +5000,7 @@ const file_plimsoll_agent_v1_agent_proto_rawDesc = "" +
 	"\bselector\x18\x03 \x03(\v2\".plimsoll.agent.v1.NodeRequirementR\bselector\x12\x18\n" +
 	"\aallowed\x18\x04 \x01(\x05R\aallowed\x12\x18\n" +
 	"\ahealthy\x18\x05 \x01(\x05R\ahealthy\x12\x16\n" +
-	"\x06wanted\x18\x06 \x01(\x05R\x06wanted\"\xe5\x05\n" +
+	"\x06wanted\x18\x06 \x01(\x05R\x06wanted\"\xad\x06\n" +
 	"\x04Node\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -5011,7 +5027,10 @@ const file_plimsoll_agent_v1_agent_proto_rawDesc = "" +
 	"providerId\x124\n" +
 	"\x06taints\x18\x15 \x03(\v2\x1c.plimsoll.agent.v1.NodeTaintR\x06taints\x12\x1f\n" +
 	"\vtaints_told\x18\x16 \x01(\bR\n" +
-	"taintsTold\x1a9\n" +
+	"taintsTold\x12'\n" +
+	"\x0fkubelet_version\x18\x17 \x01(\tR\x0ekubeletVersion\x12\x1d\n" +
+	"\n" +
+	"gpu_driver\x18\x18 \x01(\tR\tgpuDriver\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa7\x05\n" +
