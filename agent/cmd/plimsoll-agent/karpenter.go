@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"plimsoll.dev/agent/act"
+	"plimsoll.dev/agent/collect"
 	"plimsoll.dev/agent/uplink"
 	agentv1 "plimsoll.dev/services/wire/plimsoll/agent/v1"
 
@@ -144,7 +145,11 @@ func applyFile(ctx context.Context, cfg Config, path string, out io.Writer, log 
 	w := bufio.NewWriter(out)
 	var bad []string
 	plans := []string{}
-	for _, results := range append(actor.Recover(ctx), actor.Apply(ctx, plan)) {
+	owed := actor.Recover(ctx)
+	if err := leaveOwed(state, cfg.Spool.MaxBytes, owed, log); err != nil {
+		return err
+	}
+	for _, results := range append(owed, actor.Apply(ctx, plan)) {
 		if len(results) > 0 {
 			plans = append(plans, results[0].GetPlanId())
 		}
@@ -171,6 +176,24 @@ func applyFile(ctx context.Context, cfg Config, path string, out io.Writer, log 
 		return fmt.Errorf("%d of the plan's actions were not carried out, first: %s", len(bad), bad[0])
 	}
 	return nil
+}
+
+// leaveOwed puts what a former life of an enrolled agent did not tell into the spool, where the next one finds it: its service may wait for that.
+func leaveOwed(state *uplink.State, maxBytes int64, owed [][]*agentv1.ActionResult, log *slog.Logger) error {
+	if _, enrolled := state.Identity(); !enrolled || len(owed) == 0 {
+		return nil
+	}
+	spool, err := uplink.OpenSpool(state.Path("spool"), maxBytes, time.Now())
+	if err != nil {
+		return err
+	}
+	a := &agent{spool: spool, clock: &collect.Clock{}, log: log}
+	for _, results := range owed {
+		if err := a.tellResults(results); err != nil {
+			return errors.Join(err, spool.Close())
+		}
+	}
+	return spool.Close()
 }
 
 func readPlan(path string) (*agentv1.Plan, error) {

@@ -138,3 +138,35 @@ func TestWhatIsNoTextIsToldAsText(t *testing.T) {
 		t.Errorf("told %v", all)
 	}
 }
+
+func TestWhatAServicesAgentOwedIsLeftForItWhenAFileIsApplied(t *testing.T) {
+	t.Parallel()
+	for _, enrolled := range []bool{false, true} {
+		state, err := uplink.OpenState(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if enrolled {
+			if err := state.SaveIdentity(uplink.Identity{Token: "x"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		owed := [][]*agentv1.ActionResult{made("p1", 2, 10), made("p2", 1, 10)}
+		if err := leaveOwed(state, 1<<20, owed, slog.New(slog.DiscardHandler)); err != nil {
+			t.Fatal(err)
+		}
+		spool, err := uplink.OpenSpool(state.Path("spool"), 1<<20, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := 0
+		if enrolled {
+			want = 3
+		}
+		if ids, _ := spooled(&agent{spool: spool}); len(ids) != want {
+			t.Errorf("enrolled %v: the spool has %v", enrolled, ids)
+		}
+		_ = spool.Close()
+		_ = state.Close()
+	}
+}
