@@ -409,6 +409,19 @@ func (k *Karpenter) ours(key string, now *unstructured.Unstructured) bool {
 	return k.adopted(key)
 }
 
+// taintObjects are never nil: a list that got empty is emptied.
+func taintObjects(list []*agentv1.NodeTaint) []any {
+	out := make([]any, 0, len(list))
+	for _, t := range list {
+		taint := map[string]any{"key": t.GetKey(), "effect": t.GetEffect()}
+		if t.GetValue() != "" {
+			taint["value"] = t.GetValue()
+		}
+		out = append(out, taint)
+	}
+	return out
+}
+
 // desired is the object of an action without its metadata. Of a pool that is not of our making, node class, taints and labels are left alone, and so are
 // requirements, weight and limits that the action does not name.
 func (k *Karpenter) desired(x *agentv1.CapacityAction) (map[string]any, error) {
@@ -435,18 +448,14 @@ func (k *Karpenter) desired(x *agentv1.CapacityAction) (map[string]any, error) {
 	}
 	if !adopted {
 		template["nodeClassRef"] = map[string]any{"group": p.GetClassGroup(), "kind": p.GetClassKind(), "name": p.GetClassName()}
-		template["expireAfter"] = "Never" // ends are planned, not by age
-		var taints []any
-		for _, t := range p.GetTaints() {
-			taint := map[string]any{"key": t.GetKey(), "effect": t.GetEffect()}
-			if t.GetValue() != "" {
-				taint["value"] = t.GetValue()
-			}
-			taints = append(taints, taint)
+		template["expireAfter"] = "Never" // ends are planned, not by age, unless the policy says so
+		if n := p.GetExpireAfterSeconds(); n > 0 {
+			template["expireAfter"] = fmt.Sprintf("%ds", n)
 		}
-		if taints != nil {
-			template["taints"] = taints
+		if n := p.GetTerminationGraceSeconds(); n > 0 {
+			template["terminationGracePeriod"] = fmt.Sprintf("%ds", n)
 		}
+		template["taints"], template["startupTaints"] = taintObjects(p.GetTaints()), taintObjects(p.GetStartupTaints())
 	}
 	var budgets []any
 	for _, b := range p.GetBudgets() {

@@ -76,6 +76,7 @@ type Policy struct {
 	GPUDriver     string         `json:"gpu_driver,omitempty"` // of the image that new machines with GPUs boot; empty: unknown, unless machines of the type run
 	GPUCUDA       string         `json:"gpu_cuda,omitempty"`   // newest CUDA of that driver; empty: by NVIDIA's table
 	Warm          []WarmRule     `json:"warm,omitempty"`       // machines that are kept ready
+	Pools         *PoolRules     `json:"node_pools,omitempty"` // what NodePools that are made from plans put on their machines; nil: nothing
 	GPUNeeds      []GPUNeed      `json:"gpu_needs,omitempty"`  // of workloads that say nothing themselves; the first that matches holds
 }
 
@@ -134,6 +135,9 @@ func (p Policy) Validate() error {
 		}
 	}
 	if err := p.Rules.validate(bad); err != nil {
+		return err
+	}
+	if err := p.Pools.validate(bad); err != nil {
 		return err
 	}
 	if p.MoveCost != nil && *p.MoveCost == 0 {

@@ -60,7 +60,7 @@ type NodeFact struct {
 
 // Finding is a rule that a machine does not obey.
 type Finding struct {
-	Code string `json:"code"` // type, zone, spot, age, label, taint, driver, driver_differs, kubelet_old, kubelet_new
+	Code string `json:"code"` // type, zone, spot, age, label, taint, driver, driver_differs, kubelet_old, kubelet_new, pool_label, pool_taint, startup_taint, pool_age
 	Want string `json:"want"`
 	Got  string `json:"got"`
 }
@@ -93,6 +93,7 @@ func Comply(p Policy, server string, now time.Time, nodes []NodeFact) []NodeComp
 		if _, c.Exempt = n.Labels[labelControlPlane]; !c.Exempt {
 			c.bought(&p, n)
 			c.rules(p.Rules, n, now, common)
+			c.pool(p.Pools, n, now)
 			c.skew(server, n.Kubelet)
 		}
 		out = append(out, c)

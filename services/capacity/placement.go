@@ -195,6 +195,7 @@ func Rule(in *Input, told *Told) {
 		}
 	}
 	r.machines()
+	r.pools()
 	for i := range in.Pods {
 		p := &in.Pods[i]
 		if i >= len(told.Placements) || told.Placements[i] == nil {

@@ -250,6 +250,7 @@ type CapacityPolicyDoc struct {
 	GPUDriver     string                  `json:"gpu_driver,omitempty" maxLength:"40" doc:"version of the NVIDIA driver in the image that new machines with GPUs boot, such as 550.54.14; empty: unknown, unless machines of the type run"`
 	GPUCUDA       string                  `json:"gpu_cuda,omitempty" maxLength:"40" doc:"newest CUDA that this driver runs; empty: by NVIDIA's table"`
 	GPUNeeds      []capacity.GPUNeed      `json:"gpu_needs,omitempty" maxItems:"200" doc:"least driver, CUDA and compute capability of workloads that say nothing themselves; workload is a key, a beginning of one that ends with a slash, or empty for all; the first that matches holds"`
+	Pools         *NodePoolRules          `json:"node_pools,omitempty" doc:"what the NodePools that are made from plans put on their machines, and how Karpenter may end them; where Karpenter carries plans out"`
 	Rules         *NodeRules              `json:"node_rules,omitempty" doc:"what machines must be; they are checked and reported, and none goes because of them"`
 }
 
@@ -260,6 +261,17 @@ type NodeRules struct {
 	GPUTaints   []string `json:"gpu_taints,omitempty" maxItems:"50" doc:"key or key=value:effect that each machine with GPUs must have"`
 	MinDriver   int64    `json:"min_driver,omitempty" minimum:"0" maximum:"100000" doc:"major version of the NVIDIA driver; 0: no limit"`
 	SameDriver  bool     `json:"same_driver,omitempty" doc:"machines of one GPU model have one major version of the driver"`
+}
+
+// NodePoolRules are what the NodePools that are made from plans put on their machines. NodePools that others made are left as they are.
+type NodePoolRules struct {
+	Labels         map[string]string `json:"labels,omitempty" doc:"at most 50; none of kubernetes.io, k8s.io, karpenter.sh, plimsoll.dev, nor of what clouds and drivers write"`
+	Taints         []string          `json:"taints,omitempty" maxItems:"20" doc:"key=value:effect or key:effect, NoSchedule or NoExecute; pods that do not tolerate them get no machine of these pools"`
+	StartupTaints  []string          `json:"startup_taints,omitempty" maxItems:"20" doc:"that something on the machine takes away once it is ready; also PreferNoSchedule"`
+	ExpireAfterHrs int64             `json:"expire_after_hours,omitempty" minimum:"0" maximum:"87600" doc:"Karpenter ends a machine of that age, whatever its budgets say; 0: never"`
+	TerminationSec int64             `json:"termination_grace_sec,omitempty" minimum:"0" maximum:"604800" doc:"how long a machine that goes may drain before its pods are ended, PodDisruptionBudgets or not; 0: as long as they take"`
+	DriftBudget    string            `json:"drift_budget,omitempty" maxLength:"10" doc:"machines of a pool that Karpenter may replace at once because they differ from it, 3 or 10%; empty: none"`
+	EmptyBudget    string            `json:"empty_budget,omitempty" maxLength:"10" doc:"empty machines of a pool that it may end at once, 3 or 10%; empty: all"`
 }
 
 type capacityPolicyOutput struct {
@@ -354,6 +366,7 @@ func (d *CapacityPolicyDoc) policy() (capacity.Policy, error) {
 		}
 		*m.to = &v
 	}
+	p.Pools = (*capacity.PoolRules)(d.Pools)
 	p.InsureMilli, p.GPUDriver, p.GPUCUDA, p.GPUNeeds = d.InsureMilli, d.GPUDriver, d.GPUCUDA, d.GPUNeeds
 	warm, err := warmRules(d.Warm)
 	if err != nil {
@@ -378,5 +391,5 @@ func policyDocOf(p capacity.Policy) CapacityPolicyDoc {
 	return CapacityPolicyDoc{MaxNodes: p.MaxNodes, MaxGPUs: p.MaxGPUs, HourlyMax: text(p.HourlyMax), DailyMax: text(p.DailyMax), NoSpot: p.NoSpot, SpotUnlabeled: p.SpotUnlabeled, InsureMilli: p.InsureMilli,
 		CPUOnGPU: p.CPUOnGPU, InstanceTypes: p.InstanceTypes, Zones: p.Zones, Equivalent: p.Equivalent, MaxActions: p.MaxActions, HorizonHours: p.HorizonHours, MoveCost: text(p.MoveCost),
 		MinAgeSec: p.MinAgeSec, RampSec: p.RampSec, MaxMovedMilli: p.MaxMovedMilli, MaxStockOut: p.MaxStockOut, StaleSec: p.StaleSec, WaitingSec: p.WaitingSec, Freeze: p.Freeze, Rules: (*NodeRules)(p.Rules),
-		Warm: warmPoolsOf(p.Warm), GPUDriver: p.GPUDriver, GPUCUDA: p.GPUCUDA, GPUNeeds: p.GPUNeeds}
+		Warm: warmPoolsOf(p.Warm), Pools: (*NodePoolRules)(p.Pools), GPUDriver: p.GPUDriver, GPUCUDA: p.GPUCUDA, GPUNeeds: p.GPUNeeds}
 }

@@ -30,12 +30,12 @@ type NodeCompliance struct {
 	Pool      string          `json:"pool"`
 	Offering  PlannedOffering `json:"offering"`
 	Findings  []NodeFinding   `json:"findings"`
-	Unchecked []string        `json:"unchecked" doc:"rules that nobody can tell about: type, zone, taint, driver, kubelet"`
+	Unchecked []string        `json:"unchecked" doc:"rules that nobody can tell about: type, zone, taint, driver, kubelet, pool_taint"`
 }
 
 // NodeFinding is a rule that a machine does not obey.
 type NodeFinding struct {
-	Code string `json:"code" enum:"type,zone,spot,age,label,taint,driver,driver_differs,kubelet_old,kubelet_new"`
+	Code string `json:"code" enum:"type,zone,spot,age,label,taint,driver,driver_differs,kubelet_old,kubelet_new,pool_label,pool_taint,startup_taint,pool_age"`
 	Want string `json:"want"`
 	Got  string `json:"got" doc:"empty: it has none"`
 }

@@ -90,3 +90,27 @@ func TestADefaultThatClustersEnforceIsRolledOutOrSavedWithAReason(t *testing.T) 
 		t.Errorf("audit %+v", audit.Items)
 	}
 }
+
+func TestRulesOfPoolsThatHaveNoMeaningNameTheirField(t *testing.T) {
+	t.Parallel()
+	y := openYard(t)
+	own := "/api/v1/clusters/" + string(y.cluster) + "/capacity-policy"
+	for field, bad := range map[string]map[string]any{
+		"labels":         {"labels": map[string]string{"karpenter.sh/nodepool": "x"}},
+		"taints":         {"taints": []string{"team=ml:PreferNoSchedule"}},
+		"startup_taints": {"startup_taints": []string{"node.kubernetes.io/not-ready:NoExecute"}},
+		"drift_budget":   {"drift_budget": "150%"},
+	} {
+		for _, path := range []string{own, "/api/v1/capacity-default"} {
+			a := y.with(y.operator, http.MethodPut, path, map[string]any{"version": 0, "policy": map[string]any{"node_pools": bad}}).want(t, 422)
+			if !strings.Contains(string(a.body), "body.policy.node_pools."+field) {
+				t.Errorf("%s: the field is not named: %s", field, a.body)
+			}
+		}
+	}
+	good := map[string]any{"labels": map[string]string{"tier": "gold"}, "taints": []string{"team=ml:NoSchedule"}, "expire_after_hours": 720, "drift_budget": "10%"}
+	p := y.json(y.operator, http.MethodPut, own, map[string]any{"version": 0, "policy": map[string]any{"node_pools": good}}, 200)
+	if got := p["policy"].(map[string]any)["node_pools"].(map[string]any); got["drift_budget"] != "10%" || got["labels"].(map[string]any)["tier"] != "gold" {
+		t.Errorf("%v", got)
+	}
+}

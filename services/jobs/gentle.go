@@ -4,6 +4,7 @@ import (
 	"plimsoll.dev/services/capacity"
 	"plimsoll.dev/services/capacity/karpenter"
 	agentv1 "plimsoll.dev/services/wire/plimsoll/agent/v1"
+	"strings"
 )
 
 // drainSeconds is how long a machine may take to be let go before that is given up.
@@ -48,7 +49,7 @@ func gentleActions(in *capacity.Input, plan *capacity.Plan, kept []string) []*ag
 				continue // nothing is known that it could stand on
 			}
 			named[n.Rule] = true
-			out = append(out, warmAction(n))
+			out = append(out, warmAction(n, in.Policy.Pools))
 		}
 	}
 	for _, name := range kept {
@@ -70,7 +71,7 @@ func roomNow(d capacity.Drain) bool {
 }
 
 // warmAction is a pool as the agent makes it: as many placeholders as the plan lets there be machines, each of the room of one.
-func warmAction(n *capacity.WarmNote) *agentv1.CapacityAction {
+func warmAction(n *capacity.WarmNote, pools *capacity.PoolRules) *agentv1.CapacityAction {
 	w := &agentv1.WarmPool{Name: n.Rule, Count: int32(min(n.Ready+n.Starting+n.Add, 1000)), CpuMilli: n.CPUMilli, MemMib: n.MemMiB, Gpus: int32(min(n.GPUs, 1024)), //nolint:gosec // bounded
 		Requirements: []*agentv1.NodeRequirement{{Key: karpenter.LabelInstanceType, Operator: "In", Values: n.Types}}}
 	if !n.Spot { // machines that say nothing of it are not Spot
@@ -78,6 +79,13 @@ func warmAction(n *capacity.WarmNote) *agentv1.CapacityAction {
 	}
 	if n.GPUs > 0 {
 		w.Tolerates = []*agentv1.NodeTaint{{Key: karpenter.TaintGPU, Effect: "NoSchedule"}}
+	}
+	if pools != nil {
+		for _, t := range pools.Taints {
+			what, effect, _ := strings.Cut(t, ":")
+			key, value, _ := strings.Cut(what, "=")
+			w.Tolerates = append(w.Tolerates, &agentv1.NodeTaint{Key: key, Value: value, Effect: effect})
+		}
 	}
 	return &agentv1.CapacityAction{ActionId: "warm/" + n.Rule, WarmPool: w, Reasons: []string{"warm_" + n.How}}
 }

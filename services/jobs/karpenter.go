@@ -81,6 +81,9 @@ func karpenterInput(in *capacity.Input, plan *capacity.Plan, work *store.Karpent
 	p := in.Policy
 	s := karpenter.Settings{Class: karpenter.Class{Group: work.Policy.ClassGroup, Kind: work.Policy.ClassKind, Name: work.Policy.ClassName}, ReservationKey: work.Policy.ReservationKey,
 		TaintGPUs: !p.CPUOnGPU, Rounds: karpenterRounds, Capped: p.MaxNodes > 0 || p.MaxGPUs > 0 || p.HourlyMax != nil || p.DailyMax != nil}
+	if t := p.Pools; t != nil {
+		s.Template = karpenter.Template{Labels: t.Labels, Taints: t.Taints, StartupTaints: t.StartupTaints, ExpireSec: t.ExpireAfterHrs * 3600, GraceSec: t.TerminationSec, DriftBudget: t.DriftBudget, EmptyBudget: t.EmptyBudget}
+	}
 	b, err := capacity.Buy(in, plan)
 	if err != nil {
 		return karpenter.Input{}, s, fmt.Errorf("put the plan into Karpenter's terms: %w", err)

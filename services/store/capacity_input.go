@@ -69,6 +69,15 @@ func loadCapacityInput(ctx context.Context, tx *Tx, book *market.PriceBook, clus
 	c.in.DataAt = dataAt.UTC()
 	c.in.Now = dataAt.Add(max(tx.Now.Sub(*lastSeen), 0)).UTC().Truncate(time.Millisecond)
 	c.turn, c.in.Policy, c.in.Turn = turn, turn.Policy, turn.Turn
+	if c.in.Policy.Pools != nil { // only Karpenter makes machines by these
+		karpenter, err := KarpenterPolicyOf(ctx, tx, cluster)
+		if err != nil {
+			return nil, err
+		}
+		if !karpenter.Enabled {
+			c.in.Policy.Pools = nil
+		}
+	}
 	if c.model, err = LoadAvailability(ctx, tx); err != nil {
 		return nil, err
 	}

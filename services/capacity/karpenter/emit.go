@@ -59,6 +59,11 @@ func (in *Input) emit(p *Plan, s Settings, pools []*group, best outcome) {
 			p.Retire = append(p.Retire, name)
 		}
 	}
+	for i := range p.Pools {
+		if strings.HasPrefix(p.Pools[i].Name, Prefix) { // of pools that others made the template stays as it is
+			p.Pools[i].Template = s.Template
+		}
+	}
 }
 
 // owned are the pools that others made and that we were told to own: what they may bring, their node class, labels and taints stay as they are, but they come
@@ -255,6 +260,7 @@ func (in *Input) restPool(out []NodePool, s Settings, name string, of func(*pack
 		return out
 	}
 	np := NodePool{Name: Prefix + name, Class: s.Class, TaintGPUs: gpu && s.TaintGPUs, EmptyAfterSec: s.EmptyAfterSec, Why: "rest"}
+	np.Labels, np.Taints = maps.Clone(s.Template.Labels), slices.Sorted(slices.Values(s.Template.Taints))
 	switch n := in.inPool(np.Name); {
 	case s.Capped:
 		np.Nodes = &n

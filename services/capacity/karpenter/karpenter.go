@@ -57,6 +57,19 @@ type Settings struct {
 	MaxNodes       int64  // of the pool for what does not fit the plan; 0: no limit
 	Rounds         int    // of search; 0: 4000. Bounded by the size of the problem too
 	EmptyAfterSec  int64  // how long a machine is empty before it goes; 0: 30
+	Template       Template
+}
+
+// Template is what all pools that are made here have in common beside what the plan says. Labels and taints are of pools for the rest: those of others are their
+// offerings'.
+type Template struct {
+	Labels        map[string]string `json:"labels,omitempty"`
+	Taints        []string          `json:"taints,omitempty"`         // key=value:effect
+	StartupTaints []string          `json:"startup_taints,omitempty"` // key=value:effect
+	ExpireSec     int64             `json:"expire_sec,omitempty"`     // 0: never
+	GraceSec      int64             `json:"grace_sec,omitempty"`      // of a machine that goes; 0: none
+	DriftBudget   string            `json:"drift_budget,omitempty"`   // empty: 0
+	EmptyBudget   string            `json:"empty_budget,omitempty"`   // empty: 100%
 }
 
 // Class names the node class, the cloud's part of a pool.
@@ -108,7 +121,8 @@ type NodePool struct {
 	Taints        []string          `json:"taints,omitempty"` // key=value:effect, sorted
 	Consolidate   int64             `json:"consolidate"`      // machines at a time that Karpenter may replace or end for money; 0: empty ones only
 	EmptyAfterSec int64             `json:"empty_after_sec"`
-	Why           string            `json:"why"` // plan, running, reserved, rest or owned
+	Template      Template          `json:"template,omitzero"` // of its machines; of pools that others made: nothing
+	Why           string            `json:"why"`               // plan, running, reserved, rest or owned
 }
 
 // NodeOverlay as it shall be.

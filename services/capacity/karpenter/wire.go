@@ -1,6 +1,7 @@
 package karpenter
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -44,7 +45,8 @@ func (n *NodePool) wire() *agentv1.NodePoolSpec {
 			w.Limits["cpu"] = strconv.FormatInt(n.CPUMilli, 10) + "m"
 		}
 	}
-	w.Budgets = []*agentv1.DisruptionBudget{{Nodes: "100%", Reasons: []string{"Empty"}}, {Nodes: "0", Reasons: []string{"Drifted"}}}
+	w.Budgets = []*agentv1.DisruptionBudget{{Nodes: cmp.Or(n.Template.EmptyBudget, "100%"), Reasons: []string{"Empty"}}, {Nodes: cmp.Or(n.Template.DriftBudget, "0"), Reasons: []string{"Drifted"}}}
+	w.ExpireAfterSeconds, w.TerminationGraceSeconds, w.StartupTaints = n.Template.ExpireSec, n.Template.GraceSec, wireTaints(n.Template.StartupTaints)
 	if n.Consolidate > 0 {
 		w.ConsolidationPolicy = "WhenEmptyOrUnderutilized"
 	}
@@ -53,12 +55,18 @@ func (n *NodePool) wire() *agentv1.NodePoolSpec {
 	if n.TaintGPUs {
 		w.Taints = []*agentv1.NodeTaint{{Key: TaintGPU, Effect: "NoSchedule"}}
 	}
-	for _, t := range n.Taints {
+	w.Taints = append(w.Taints, wireTaints(n.Taints)...)
+	return w
+}
+
+// wireTaints reads key=value:effect.
+func wireTaints(list []string) (out []*agentv1.NodeTaint) {
+	for _, t := range list {
 		what, effect, _ := strings.Cut(t, ":")
 		key, value, _ := strings.Cut(what, "=")
-		w.Taints = append(w.Taints, &agentv1.NodeTaint{Key: key, Value: value, Effect: effect})
+		out = append(out, &agentv1.NodeTaint{Key: key, Value: value, Effect: effect})
 	}
-	return w
+	return out
 }
 
 func wire(in []Requirement) []*agentv1.NodeRequirement {

@@ -3687,6 +3687,8 @@ export interface components {
             /** @description decimal; of one pod that moves; default 0.02 */
             move_cost?: string;
             no_spot?: boolean;
+            /** @description what the NodePools that are made from plans put on their machines, and how Karpenter may end them; where Karpenter carries plans out */
+            node_pools?: components["schemas"]["NodePoolRules"];
             /** @description what machines must be; they are checked and reported, and none goes because of them */
             node_rules?: components["schemas"]["NodeRules"];
             /**
@@ -6006,7 +6008,7 @@ export interface components {
             node: string;
             offering: components["schemas"]["PlannedOffering"];
             pool: string;
-            /** @description rules that nobody can tell about: type, zone, taint, driver, kubelet */
+            /** @description rules that nobody can tell about: type, zone, taint, driver, kubelet, pool_taint */
             unchecked: string[] | null;
         };
         NodeComplianceList: {
@@ -6048,7 +6050,7 @@ export interface components {
         };
         NodeFinding: {
             /** @enum {string} */
-            code: "type" | "zone" | "spot" | "age" | "label" | "taint" | "driver" | "driver_differs" | "kubelet_old" | "kubelet_new";
+            code: "type" | "zone" | "spot" | "age" | "label" | "taint" | "driver" | "driver_differs" | "kubelet_old" | "kubelet_new" | "pool_label" | "pool_taint" | "startup_taint" | "pool_age";
             /** @description empty: it has none */
             got: string;
             want: string;
@@ -6056,6 +6058,30 @@ export interface components {
         NodeListBody: {
             items: components["schemas"]["Node"][] | null;
             next_cursor?: string;
+        };
+        NodePoolRules: {
+            /** @description machines of a pool that Karpenter may replace at once because they differ from it, 3 or 10%; empty: none */
+            drift_budget?: string;
+            /** @description empty machines of a pool that it may end at once, 3 or 10%; empty: all */
+            empty_budget?: string;
+            /**
+             * Format: int64
+             * @description Karpenter ends a machine of that age, whatever its budgets say; 0: never
+             */
+            expire_after_hours?: number;
+            /** @description at most 50; none of kubernetes.io, k8s.io, karpenter.sh, plimsoll.dev, nor of what clouds and drivers write */
+            labels?: {
+                [key: string]: string;
+            };
+            /** @description that something on the machine takes away once it is ready; also PreferNoSchedule */
+            startup_taints?: string[] | null;
+            /** @description key=value:effect or key:effect, NoSchedule or NoExecute; pods that do not tolerate them get no machine of these pools */
+            taints?: string[] | null;
+            /**
+             * Format: int64
+             * @description how long a machine that goes may drain before its pods are ended, PodDisruptionBudgets or not; 0: as long as they take
+             */
+            termination_grace_sec?: number;
         };
         NodeRules: {
             /** @description key or key=value:effect that each machine with GPUs must have */

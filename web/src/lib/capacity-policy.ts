@@ -9,7 +9,17 @@ export function rolloutWhy(code: string): RolloutWhy | null {
   return Object.hasOwn(capacityPolicy.rollout.why, code) ? (code as RolloutWhy) : null;
 }
 
-export type FieldKind = "integer" | "seconds" | "hours" | "permille" | "money" | "flag" | "names" | "text" | "rows";
+export type FieldKind =
+  | "integer"
+  | "seconds"
+  | "hours"
+  | "permille"
+  | "money"
+  | "flag"
+  | "names"
+  | "text"
+  | "budget"
+  | "rows";
 
 export const SECTIONS = {
   caps: ["max_nodes", "max_gpus", "hourly_max", "daily_max"],
@@ -27,6 +37,7 @@ export const SECTIONS = {
   safety: ["stale_sec", "waiting_sec", "freeze"],
   warm: ["warm"],
   gpu: ["gpu_driver", "gpu_cuda", "gpu_needs"],
+  pools: ["pool_labels", "pool_taints", "pool_startup_taints", "pool_expire", "pool_grace", "pool_drift", "pool_empty"],
   rules: ["rule_age", "rule_labels", "rule_taints", "rule_driver", "rule_same_driver"],
 } as const;
 
@@ -66,6 +77,13 @@ export const FIELDS: Record<FieldKey, Field> = {
   gpu_driver: { kind: "text" },
   gpu_cuda: { kind: "text" },
   gpu_needs: { kind: "rows", max: 200 },
+  pool_labels: { kind: "names", max: 50 },
+  pool_taints: { kind: "names", max: 20 },
+  pool_startup_taints: { kind: "names", max: 20 },
+  pool_expire: { kind: "hours", max: 87_600 },
+  pool_grace: { kind: "seconds", max: 604_800 },
+  pool_drift: { kind: "budget" },
+  pool_empty: { kind: "budget" },
   rule_age: { kind: "hours", max: 87_600 },
   rule_labels: { kind: "names", max: 50 },
   rule_taints: { kind: "names", max: 50 },
@@ -99,6 +117,7 @@ const share = (v: number | undefined) => (v ? String(v / 10) : "");
 
 export function draftOf(doc: PolicyDoc): Draft {
   const rules = doc.node_rules;
+  const pools = doc.node_pools;
   return {
     text: {
       max_nodes: count(doc.max_nodes),
@@ -122,6 +141,16 @@ export function draftOf(doc: PolicyDoc): Draft {
       waiting_sec: count(doc.waiting_sec),
       gpu_driver: doc.gpu_driver ?? "",
       gpu_cuda: doc.gpu_cuda ?? "",
+      pool_labels: Object.entries(pools?.labels ?? {})
+        .map(([key, value]) => `${key}=${value}`)
+        .sort()
+        .join(", "),
+      pool_taints: names(pools?.taints),
+      pool_startup_taints: names(pools?.startup_taints),
+      pool_expire: count(pools?.expire_after_hours),
+      pool_grace: count(pools?.termination_grace_sec),
+      pool_drift: pools?.drift_budget ?? "",
+      pool_empty: pools?.empty_budget ?? "",
       rule_age: count(rules?.max_age_hours),
       rule_labels: names(rules?.labels),
       rule_taints: names(rules?.gpu_taints),
@@ -178,6 +207,19 @@ export function docOf(old: PolicyDoc, d: Draft): PolicyDoc {
     min_driver: whole(x.rule_driver),
     same_driver: x.rule_same_driver ? true : undefined,
   };
+  const labels = splitNames(x.pool_labels).map((l): [string, string] => {
+    const at = l.indexOf("=");
+    return at < 0 ? [l, ""] : [l.slice(0, at), l.slice(at + 1)];
+  });
+  const pools = {
+    labels: labels.length > 0 ? Object.fromEntries(labels) : undefined,
+    taints: some(splitNames(x.pool_taints)),
+    startup_taints: some(splitNames(x.pool_startup_taints)),
+    expire_after_hours: whole(x.pool_expire),
+    termination_grace_sec: whole(x.pool_grace),
+    drift_budget: said(x.pool_drift),
+    empty_budget: said(x.pool_empty),
+  };
   return {
     ...old,
     max_nodes: whole(x.max_nodes),
@@ -232,13 +274,37 @@ export function docOf(old: PolicyDoc, d: Draft): PolicyDoc {
         compute: said(r.compute),
       })),
     ),
+    node_pools: Object.values(pools).some((v) => v !== undefined) ? pools : undefined,
     node_rules: Object.values(rules).some((v) => v !== undefined) ? rules : undefined,
   };
 }
 
-export type Fault = "integer" | "percent" | "money" | "free" | "tooMany" | "time" | "zone" | "day" | "name" | "needed";
+export type Fault =
+  | "budget"
+  | "label"
+  | "taint"
+  | "integer"
+  | "percent"
+  | "money"
+  | "free"
+  | "tooMany"
+  | "time"
+  | "zone"
+  | "day"
+  | "name"
+  | "needed";
 
 const MONEY = /^\d{1,7}(\.\d{1,9})?$/;
+const BUDGET = /^(0|[1-9]\d{0,3}|10000|(0|[1-9]\d?|100)%)$/;
+const LABEL = /^[^\s=:]+(=[^\s=:]*)?$/;
+const TAINT = /^[^\s=:]+(=[^\s=:]*)?:(NoSchedule|NoExecute)$/;
+const STARTUP = /^[^\s=:]+(=[^\s=:]*)?:(NoSchedule|NoExecute|PreferNoSchedule)$/;
+/** What each name of a field must be; the service says more of it. */
+const NAMES: Partial<Record<FieldKey, { like: RegExp; fault: Fault }>> = {
+  pool_labels: { like: LABEL, fault: "label" },
+  pool_taints: { like: TAINT, fault: "taint" },
+  pool_startup_taints: { like: STARTUP, fault: "taint" },
+};
 const TIME = /^([01]\d|2[0-3]):[0-5]\d$/;
 const NAME = /^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$/;
 export const DAYS = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"] as const;
@@ -268,7 +334,10 @@ export function faultOf(key: FieldKey, text: string): Fault | null {
     case "money":
       if (!MONEY.test(text) || Number(text) > 1_000_000) return "money";
       return key === "move_cost" && Number(text) === 0 ? "free" : null;
+    case "budget":
+      return BUDGET.test(text) ? null : "budget";
     case "names":
+      if (!splitNames(text).every((n) => NAMES[key]?.like.test(n) ?? true)) return NAMES[key]?.fault ?? null;
       return splitNames(text).length <= (f.max ?? 50) ? null : "tooMany";
     default:
       return null;

@@ -217,3 +217,28 @@ test("the default is rolled out over the clusters that take it", async () => {
   expect(sent?.body).toMatchObject({ default: true, version: 2, policy: { max_nodes: 26 } });
   expect(JSON.stringify(sent?.body)).not.toContain("clusters");
 });
+
+test("what pools put on their machines is written and read", () => {
+  const doc = {
+    node_pools: {
+      labels: { team: "ml", "example.com/tier": "" },
+      taints: ["team=ml:NoSchedule"],
+      startup_taints: ["agent-not-ready:NoExecute"],
+      expire_after_hours: 720,
+      termination_grace_sec: 3600,
+      drift_budget: "10%",
+      empty_budget: "3",
+    },
+  };
+  const draft = draftOf(doc);
+  expect(draft.text.pool_labels).toBe("example.com/tier=, team=ml");
+  expect(JSON.parse(JSON.stringify(docOf({}, draft)))).toEqual(doc);
+  expect(isSound(draft)).toBe(true);
+  expect(faultOf("pool_taints", "team=ml")).toBe("taint");
+  expect(faultOf("pool_taints", "team=ml:PreferNoSchedule")).toBe("taint");
+  expect(faultOf("pool_startup_taints", "team=ml:PreferNoSchedule")).toBeNull();
+  expect(faultOf("pool_labels", "a:b")).toBe("label");
+  expect(faultOf("pool_drift", "101%")).toBe("budget");
+  expect(faultOf("pool_drift", "100%")).toBeNull();
+  expect(docOf(doc, draftOf({})).node_pools).toBeUndefined();
+});

@@ -26,9 +26,9 @@ function Findings({ item }: { item: Item }) {
             {isCode(x.code) ? t(`capacityPolicy.compliance.codes.${x.code}`) : x.code}
           </Badge>
           <Text size="xs" c="dimmed" style={{ overflowWrap: "anywhere" }}>
-            {x.got
-              ? t("capacityPolicy.compliance.wantGot", { want: x.want, got: x.got })
-              : t("capacityPolicy.compliance.wantOnly", { want: x.want })}
+            {x.want === "" && t("capacityPolicy.compliance.gotOnly", { got: x.got })}
+            {x.want !== "" && x.got !== "" && t("capacityPolicy.compliance.wantGot", { want: x.want, got: x.got })}
+            {x.want !== "" && x.got === "" && t("capacityPolicy.compliance.wantOnly", { want: x.want })}
           </Text>
         </Group>
       ))}

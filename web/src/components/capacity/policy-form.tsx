@@ -42,7 +42,7 @@ function useStandard() {
   const f = useFormat();
   return (key: FieldKey): string => {
     const { standard, kind } = FIELDS[key];
-    if (kind === "names" || kind === "text" || standard === undefined) return "";
+    if (kind === "names" || kind === "text" || kind === "budget" || standard === undefined) return "";
     return t("capacityPolicy.usual", { value: f.number(kind === "permille" ? standard / 10 : standard) });
   };
 }

@@ -4205,6 +4205,9 @@ type NodePoolSpec struct {
 	ClassKind               string                 `protobuf:"bytes,10,opt,name=class_kind,json=classKind,proto3" json:"class_kind,omitempty"`
 	ClassName               string                 `protobuf:"bytes,11,opt,name=class_name,json=className,proto3" json:"class_name,omitempty"`
 	Labels                  map[string]string      `protobuf:"bytes,12,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // that its machines shall have besides those of the requirements; of pools that others made they are left alone
+	StartupTaints           []*NodeTaint           `protobuf:"bytes,14,rep,name=startup_taints,json=startupTaints,proto3" json:"startup_taints,omitempty"`                                        // as labels, of pools that others made these and the two below are left alone
+	ExpireAfterSeconds      int64                  `protobuf:"varint,15,opt,name=expire_after_seconds,json=expireAfterSeconds,proto3" json:"expire_after_seconds,omitempty"`                      // 0: never
+	TerminationGraceSeconds int64                  `protobuf:"varint,16,opt,name=termination_grace_seconds,json=terminationGraceSeconds,proto3" json:"termination_grace_seconds,omitempty"`       // 0: none
 	unknownFields           protoimpl.UnknownFields
 	sizeCache               protoimpl.SizeCache
 }
@@ -4321,6 +4324,27 @@ func (x *NodePoolSpec) GetLabels() map[string]string {
 		return x.Labels
 	}
 	return nil
+}
+
+func (x *NodePoolSpec) GetStartupTaints() []*NodeTaint {
+	if x != nil {
+		return x.StartupTaints
+	}
+	return nil
+}
+
+func (x *NodePoolSpec) GetExpireAfterSeconds() int64 {
+	if x != nil {
+		return x.ExpireAfterSeconds
+	}
+	return 0
+}
+
+func (x *NodePoolSpec) GetTerminationGraceSeconds() int64 {
+	if x != nil {
+		return x.TerminationGraceSeconds
+	}
+	return 0
 }
 
 type DisruptionBudget struct {
@@ -5209,7 +5233,7 @@ const file_plimsoll_agent_v1_agent_proto_rawDesc = "" +
 	"\x0fNodeRequirement\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1a\n" +
 	"\boperator\x18\x02 \x01(\tR\boperator\x12\x16\n" +
-	"\x06values\x18\x03 \x03(\tR\x06values\"\xc5\x05\n" +
+	"\x06values\x18\x03 \x03(\tR\x06values\"\xf8\x06\n" +
 	"\fNodePoolSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06weight\x18\x02 \x01(\x05R\x06weight\x12F\n" +
@@ -5226,7 +5250,10 @@ const file_plimsoll_agent_v1_agent_proto_rawDesc = "" +
 	" \x01(\tR\tclassKind\x12\x1d\n" +
 	"\n" +
 	"class_name\x18\v \x01(\tR\tclassName\x12C\n" +
-	"\x06labels\x18\f \x03(\v2+.plimsoll.agent.v1.NodePoolSpec.LabelsEntryR\x06labels\x1a9\n" +
+	"\x06labels\x18\f \x03(\v2+.plimsoll.agent.v1.NodePoolSpec.LabelsEntryR\x06labels\x12C\n" +
+	"\x0estartup_taints\x18\x0e \x03(\v2\x1c.plimsoll.agent.v1.NodeTaintR\rstartupTaints\x120\n" +
+	"\x14expire_after_seconds\x18\x0f \x01(\x03R\x12expireAfterSeconds\x12:\n" +
+	"\x19termination_grace_seconds\x18\x10 \x01(\x03R\x17terminationGraceSeconds\x1a9\n" +
 	"\vLimitsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
@@ -5437,24 +5464,25 @@ var file_plimsoll_agent_v1_agent_proto_depIdxs = []int32{
 	51, // 66: plimsoll.agent.v1.NodePoolSpec.budgets:type_name -> plimsoll.agent.v1.DisruptionBudget
 	52, // 67: plimsoll.agent.v1.NodePoolSpec.taints:type_name -> plimsoll.agent.v1.NodeTaint
 	63, // 68: plimsoll.agent.v1.NodePoolSpec.labels:type_name -> plimsoll.agent.v1.NodePoolSpec.LabelsEntry
-	49, // 69: plimsoll.agent.v1.NodeOverlaySpec.requirements:type_name -> plimsoll.agent.v1.NodeRequirement
-	56, // 70: plimsoll.agent.v1.Standing.targets:type_name -> plimsoll.agent.v1.Target
-	57, // 71: plimsoll.agent.v1.Standing.offerings:type_name -> plimsoll.agent.v1.OfferingPrice
-	1,  // 72: plimsoll.agent.v1.AgentService.Enrol:input_type -> plimsoll.agent.v1.EnrolRequest
-	3,  // 73: plimsoll.agent.v1.AgentService.Refresh:input_type -> plimsoll.agent.v1.RefreshRequest
-	7,  // 74: plimsoll.agent.v1.AgentService.Stream:input_type -> plimsoll.agent.v1.StreamRequest
-	9,  // 75: plimsoll.agent.v1.AgentService.Push:input_type -> plimsoll.agent.v1.PushRequest
-	11, // 76: plimsoll.agent.v1.AgentService.Watch:input_type -> plimsoll.agent.v1.WatchRequest
-	2,  // 77: plimsoll.agent.v1.AgentService.Enrol:output_type -> plimsoll.agent.v1.EnrolResponse
-	4,  // 78: plimsoll.agent.v1.AgentService.Refresh:output_type -> plimsoll.agent.v1.RefreshResponse
-	8,  // 79: plimsoll.agent.v1.AgentService.Stream:output_type -> plimsoll.agent.v1.StreamResponse
-	10, // 80: plimsoll.agent.v1.AgentService.Push:output_type -> plimsoll.agent.v1.PushResponse
-	12, // 81: plimsoll.agent.v1.AgentService.Watch:output_type -> plimsoll.agent.v1.WatchResponse
-	77, // [77:82] is the sub-list for method output_type
-	72, // [72:77] is the sub-list for method input_type
-	72, // [72:72] is the sub-list for extension type_name
-	72, // [72:72] is the sub-list for extension extendee
-	0,  // [0:72] is the sub-list for field type_name
+	52, // 69: plimsoll.agent.v1.NodePoolSpec.startup_taints:type_name -> plimsoll.agent.v1.NodeTaint
+	49, // 70: plimsoll.agent.v1.NodeOverlaySpec.requirements:type_name -> plimsoll.agent.v1.NodeRequirement
+	56, // 71: plimsoll.agent.v1.Standing.targets:type_name -> plimsoll.agent.v1.Target
+	57, // 72: plimsoll.agent.v1.Standing.offerings:type_name -> plimsoll.agent.v1.OfferingPrice
+	1,  // 73: plimsoll.agent.v1.AgentService.Enrol:input_type -> plimsoll.agent.v1.EnrolRequest
+	3,  // 74: plimsoll.agent.v1.AgentService.Refresh:input_type -> plimsoll.agent.v1.RefreshRequest
+	7,  // 75: plimsoll.agent.v1.AgentService.Stream:input_type -> plimsoll.agent.v1.StreamRequest
+	9,  // 76: plimsoll.agent.v1.AgentService.Push:input_type -> plimsoll.agent.v1.PushRequest
+	11, // 77: plimsoll.agent.v1.AgentService.Watch:input_type -> plimsoll.agent.v1.WatchRequest
+	2,  // 78: plimsoll.agent.v1.AgentService.Enrol:output_type -> plimsoll.agent.v1.EnrolResponse
+	4,  // 79: plimsoll.agent.v1.AgentService.Refresh:output_type -> plimsoll.agent.v1.RefreshResponse
+	8,  // 80: plimsoll.agent.v1.AgentService.Stream:output_type -> plimsoll.agent.v1.StreamResponse
+	10, // 81: plimsoll.agent.v1.AgentService.Push:output_type -> plimsoll.agent.v1.PushResponse
+	12, // 82: plimsoll.agent.v1.AgentService.Watch:output_type -> plimsoll.agent.v1.WatchResponse
+	78, // [78:83] is the sub-list for method output_type
+	73, // [73:78] is the sub-list for method input_type
+	73, // [73:73] is the sub-list for extension type_name
+	73, // [73:73] is the sub-list for extension extendee
+	0,  // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_plimsoll_agent_v1_agent_proto_init() }
