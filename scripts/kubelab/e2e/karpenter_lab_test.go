@@ -115,11 +115,16 @@ func startKarpenterLab(t *testing.T, name string, offers []offer) *karpenterLab 
 
 // packingScheduler fills machines instead of spreading over them, as clusters
 // with GPUs set it up. Spreading, the default, takes room on machines that
-// Karpenter bought for other pods.
+// Karpenter bought for other pods. A pod that had no room is tried again after
+// a second, not after up to ten: a machine with eight GPUs becomes ready in
+// steps, each of which its pod tries in vain, and while that pod waits eight
+// small ones take the machine.
 const packingScheduler = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 leaderElection: {leaderElect: false}
 clientConnection: {kubeconfig: %q, qps: 200, burst: 400}
+podInitialBackoffSeconds: 1
+podMaxBackoffSeconds: 1
 profiles:
 - schedulerName: packing
   plugins: {score: {disabled: [{name: NodeResourcesBalancedAllocation}]}}
