@@ -32,10 +32,17 @@ export const ALERT_KINDS = [
   "scale_out_failing",
 ] as const;
 
-/** An alert's kind in words; one that this page does not know keeps its own name. */
+/** A kind of alert in words; one that this page does not know keeps its own name. */
 export function alertKind(t: TFunction, kind: string): string {
   const known = ALERT_KINDS.find((k) => k === kind);
   return known ? t(`alerts.kinds.${known}`) : kind;
+}
+
+/** What one alert says in a few words: a threshold that only the forecast reaches is not called passed. */
+export function alertTitle(t: TFunction, { kind, detail }: Pick<Alert, "kind" | "detail">): string {
+  if (kind !== "budget_threshold" || detail.basis !== "forecast") return alertKind(t, kind);
+  const whole = typeof detail.percent === "number" && detail.percent >= 100;
+  return t(whole ? "alerts.kinds.budget_forecast" : "alerts.kinds.budget_foreseen");
 }
 
 function amount(f: Format, value: unknown, currency: unknown): string {

@@ -45,6 +45,7 @@ export const alert = {
     kinds: {
       budget_threshold: "Budget threshold passed",
       budget_forecast: "Budget will be exceeded",
+      budget_foreseen: "Budget threshold foreseen",
       agent_offline: "Agent offline",
       unknown_price: "Node without a price",
       conflict: "Two controllers write replicas",

@@ -46,6 +46,7 @@ export const alert: typeof en = {
     kinds: {
       budget_threshold: "超过预算阈值",
       budget_forecast: "预计超出预算",
+      budget_foreseen: "预计达到预算阈值",
       agent_offline: "代理离线",
       unknown_price: "节点没有价格",
       conflict: "两个控制器在写副本数",

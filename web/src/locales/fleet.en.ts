@@ -7,7 +7,8 @@ export const fleet = {
     monthToDate: "Month to date",
     previous: "{{change}} vs same time before",
     forecast: "Forecast for the month",
-    forecastHint: "Month to date plus the mean of the last seven full days for each day left.",
+    forecastHint:
+      "Month to date plus the mean of the last seven full days for each day left. Budgets forecast hour by hour of the week, so their figure differs a little.",
     noForecast: "After one full day",
     spendTitle: "Spend per day",
     spendHint: "Last 30 days, by UTC day. The last bar is still growing.",

@@ -8,7 +8,8 @@ export const fleet: typeof en = {
     monthToDate: "本月至今",
     previous: "较此前同期 {{change}}",
     forecast: "本月预测",
-    forecastHint: "本月至今的支出，加上剩余每天按最近七个完整日的平均值计算。",
+    forecastHint:
+      "本月至今的支出，加上剩余每天按最近七个完整日的平均值计算。预算按一周内每个小时的规律预测，因此数字略有不同。",
     noForecast: "满一天后显示",
     spendTitle: "每日支出",
     spendHint: "最近 30 天，按 UTC 日。最后一根柱仍在增长。",

@@ -389,7 +389,7 @@ export const market = {
   },
   accounts: {
     title: "Cloud accounts",
-    text: "Accounts from which prices, machines, commitments and reservations are read. Plimsoll only reads.",
+    text: "Accounts from which prices, machines, commitments and reservations are read. Plimsoll only reads, unless you switch on a group of the cloud that names the account.",
     add: "Add account",
     empty: "No cloud account yet",
     emptyText: "Without one, prices come from the catalogue in the program, labelled with its date.",

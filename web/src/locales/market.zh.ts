@@ -370,7 +370,7 @@ export const market: typeof english = {
   },
   accounts: {
     title: "云账户",
-    text: "从这些账户读取价格、机型、承诺和预留。Plimsoll 只读取，不改动。",
+    text: "从这些账户读取价格、机型、承诺和预留。除非您启用了使用该账户的云端机器组，Plimsoll 只读取，不改动。",
     add: "添加账户",
     empty: "还没有云账户",
     emptyText: "没有账户时，价格来自程序内置的目录，并标明其日期。",

@@ -107,6 +107,7 @@ export const telling = {
     "Eight of ten back-tests ended in this band; mean error {{error}} over {{hours}} hours from {{origins}} moments",
   noBand: "Too little history for a band",
   allowed: "{{value}} an hour allowed",
-  told: "Told {{value}}",
+  told: "Channels told: {{value}}",
+  toldNobody: "Nobody: no channel",
   untold: { pending: "To be told", silenced: "Silenced", dropped: "Not told" },
 };

@@ -106,6 +106,7 @@ export const telling: typeof english = {
   bandHint: "十次回测中有八次落在此区间；从 {{origins}} 个时刻、向前 {{hours}} 小时的平均误差为 {{error}}",
   noBand: "历史太短，没有区间",
   allowed: "每小时可用 {{value}}",
-  told: "已通知 {{value}}",
+  told: "已通知通道：{{value}}",
+  toldNobody: "无人：没有通道",
   untold: { pending: "待通知", silenced: "已静默", dropped: "未通知" },
 };

@@ -9,7 +9,7 @@ import { TextLink } from "../components/link";
 import { PageHead, Panel } from "../components/page";
 import { Empty, Gate, TableSkeleton } from "../components/state";
 import { type Column, DataTable, Pager } from "../components/table";
-import { alertKind, alertText } from "../lib/alert";
+import { alertText, alertTitle } from "../lib/alert";
 import { useFormat } from "../lib/format";
 import { useMe } from "./me";
 
@@ -40,7 +40,29 @@ function Subject({ alert }: { alert: Alert }) {
       </TextLink>
     );
   }
+  if (alert.kind === "commitment_expiring") {
+    return (
+      <TextLink to="/commitments" search={{ tab: "expiries" }} size="sm">
+        {text}
+      </TextLink>
+    );
+  }
   return <Text size="sm">{text}</Text>;
+}
+
+/** Who heard of it; nobody hears of anything while no channel or route is there. */
+function Told({ told }: { told: Alert["told"] }) {
+  const { t } = useTranslation();
+  const f = useFormat();
+  if (!told) return "–";
+  if (told.state !== "told") return t(`telling.untold.${told.state}`);
+  return told.channels > 0 ? (
+    t("telling.told", { value: f.integer(told.channels) })
+  ) : (
+    <TextLink to="/webhooks" size="sm">
+      {t("telling.toldNobody")}
+    </TextLink>
+  );
 }
 
 export function AlertsPage() {
@@ -63,7 +85,7 @@ export function AlertsPage() {
       header: t("alerts.kind"),
       render: (a) => (
         <Text size="sm" fw={550}>
-          {alertKind(t, a.kind)}
+          {alertTitle(t, a)}
         </Text>
       ),
     },
@@ -72,12 +94,7 @@ export function AlertsPage() {
     {
       key: "told",
       header: t("telling.channel"),
-      render: (a) => {
-        if (!a.told) return "–";
-        return a.told.state === "told"
-          ? t("telling.told", { value: f.integer(a.told.channels) })
-          : t(`telling.untold.${a.told.state}`);
-      },
+      render: (a) => <Told told={a.told} />,
     },
     {
       key: "resolved",

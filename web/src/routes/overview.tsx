@@ -76,7 +76,11 @@ function Money({ overview: o }: { overview: Overview }) {
     <SimpleGrid cols={{ base: 1, xs: 2, lg: 4 }}>
       <Stat
         label={t("overview.today")}
-        value={f.money(o.cost.today, { style: "whole" })}
+        value={
+          <TextLink to="/cost" search={{ window: "d7" }} inherit c="inherit" underline="hover">
+            {f.money(o.cost.today, { style: "whole" })}
+          </TextLink>
+        }
         detail={
           <TextLink to="/cost" search={{ window: "d7" }} size="sm" c="dimmed">
             {o.idleShare > 0 ? t("overview.idle", { share: f.percent(o.idleShare) }) : t("overview.allPriced")}
@@ -85,7 +89,11 @@ function Money({ overview: o }: { overview: Overview }) {
       />
       <Stat
         label={t("overview.monthToDate")}
-        value={f.money(o.cost.monthToDate, { style: "whole" })}
+        value={
+          <TextLink to="/cost" search={{ window: "month" }} inherit c="inherit" underline="hover">
+            {f.money(o.cost.monthToDate, { style: "whole" })}
+          </TextLink>
+        }
         detail={
           change === null || o.cost.monthToDate.nano === 0n
             ? ""
@@ -95,7 +103,11 @@ function Money({ overview: o }: { overview: Overview }) {
       <Stat
         label={t("overview.forecast")}
         hint={t("overview.forecastHint")}
-        value={o.cost.forecastMonth ? f.money(o.cost.forecastMonth, { style: "whole" }) : "–"}
+        value={
+          <TextLink to="/budgets" inherit c="inherit" underline="hover">
+            {o.cost.forecastMonth ? f.money(o.cost.forecastMonth, { style: "whole" }) : "–"}
+          </TextLink>
+        }
         detail={
           o.cost.forecastMonth
             ? o.unpricedShare > 0
@@ -107,7 +119,11 @@ function Money({ overview: o }: { overview: Overview }) {
       <Stat
         label={t("overview.savings")}
         hint={t("overview.savingsHint")}
-        value={o.savingsMonth ? f.money(o.savingsMonth, { style: "whole" }) : "–"}
+        value={
+          <TextLink to="/savings" inherit c="inherit" underline="hover">
+            {o.savingsMonth ? f.money(o.savingsMonth, { style: "whole" }) : "–"}
+          </TextLink>
+        }
         detail={o.savingsMonth ? "" : t("overview.savingsNone")}
       />
     </SimpleGrid>
@@ -132,7 +148,12 @@ function Service({ overview: o }: { overview: Overview }) {
         value={f.percent(o.gpus.smActive ?? gpuShare, 0)}
         detail={t("overview.gpusDetail", { allocated: f.number(o.gpus.allocated), total: f.integer(o.gpus.total) })}
       >
-        <Progress value={gpuShare * 100} size={5} mt="xs" aria-label={t("overview.gpus")} />
+        <Progress
+          value={(o.gpus.smActive ?? gpuShare) * 100}
+          size={5}
+          mt="xs"
+          aria-label={t(o.gpus.smActive === null ? "overview.gpus" : "overview.smActive")}
+        />
       </Stat>
       <Stat
         label={t("overview.replicas")}

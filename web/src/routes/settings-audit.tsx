@@ -11,6 +11,7 @@ import { type Column, DataTable, Pager } from "../components/table";
 import { useFormat } from "../lib/format";
 import { useAct } from "./act";
 import { useActorName } from "./actor";
+import { AuditObject } from "./settings-audit-object";
 
 export function AuditTab() {
   const { t } = useTranslation();
@@ -26,7 +27,7 @@ export function AuditTab() {
     { key: "at", header: t("common.time"), width: 140, render: (e) => f.dateTime(e.at) },
     { key: "actor", header: t("settings.auditActor"), render: (e) => <Text size="sm">{who(e.actor)}</Text> },
     { key: "action", header: t("settings.auditAction"), render: (e) => <span className="mono">{e.action}</span> },
-    { key: "object", header: t("settings.auditObject"), render: (e) => <span className="mono">{e.object}</span> },
+    { key: "object", header: t("settings.auditObject"), render: (e) => <AuditObject object={e.object} /> },
     {
       key: "detail",
       header: t("settings.auditDetail"),
