@@ -56,7 +56,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	commands := map[string]func(context.Context, []string, io.Writer, io.Writer) error{
 		"dev": devCommand, "serve": serveCommand, "worker": workerCommand, "migrate": migrateCommand, "tenant": tenantCommand, "market": marketCommand, "replay": replayCommand, "focus": focusCommand, "bill": billCommand, "pack": packCommand, "karpenter": karpenterCommand, "secrets": secretsCommand, "openapi": openapiCommand,
-		"version": func(_ context.Context, _ []string, out, _ io.Writer) error {
+		"version": func(_ context.Context, args []string, out, problems io.Writer) error {
+			if err := parse(flag.NewFlagSet("plimsoll version", flag.ContinueOnError), args, problems, 0); err != nil {
+				return err
+			}
 			_, err := fmt.Fprintln(out, version())
 			return err
 		},
@@ -85,16 +88,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 1
 }
 
-// errUsage: the flag package has said what is wrong already.
+// errUsage: what is wrong was said already.
 var errUsage = errors.New("used wrongly")
 
-// parse reads flags and refuses left-over arguments beyond max.
+// parse reads flags and refuses left-over arguments beyond max. A wrong flag is one sentence; all flags are listed for -h only.
 func parse(set *flag.FlagSet, args []string, stderr io.Writer, maxArgs int) error {
+	set.SetOutput(io.Discard)
+	err := set.Parse(args)
 	set.SetOutput(stderr)
-	if err := set.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return err
-		}
+	if errors.Is(err, flag.ErrHelp) {
+		set.Usage()
+		return err
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: %v; -h lists the flags\n", set.Name(), err)
 		return errUsage
 	}
 	if set.NArg() > maxArgs {

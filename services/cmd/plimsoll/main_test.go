@@ -19,6 +19,7 @@ func TestCommandLine(t *testing.T) {
 		"help":                          {[]string{"help"}, 0, "Usage: plimsoll COMMAND"},
 		"an unknown command":            {[]string{"fly"}, 2, `there is no command "fly"`},
 		"an unknown flag":               {[]string{"dev", "-fly"}, 2, "flag provided but not defined"},
+		"version takes nothing":         {[]string{"version", "now"}, 2, `plimsoll version: what is "now"?`},
 		"an argument too many":          {[]string{"serve", "now"}, 2, `what is "now"?`},
 		"serve without a database":      {[]string{"serve"}, 2, "set PLIMSOLL_DATABASE_URL"},
 		"migrate without an owner":      {[]string{"migrate", "up"}, 2, "set PLIMSOLL_MIGRATE_DATABASE_URL"},
@@ -37,6 +38,22 @@ func TestCommandLine(t *testing.T) {
 				t.Errorf("status %d, said %q; want %d and %q", code, out.String()+problems.String(), c.code, c.says)
 			}
 		})
+	}
+}
+
+// A slip in a flag is answered by one line, not by the list of all flags, which -h gives.
+func TestAWrongFlagIsOneSentence(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"dev", "serve", "worker", "migrate", "tenant", "pack", "karpenter", "openapi", "version"} {
+		var out, problems bytes.Buffer
+		code := run(context.Background(), []string{command, "-fly"}, &out, &problems)
+		if said := problems.String(); code != 2 || strings.Count(said, "\n") != 1 || !strings.Contains(said, "-fly; -h lists the flags") {
+			t.Errorf("%s: status %d, said %q", command, code, said)
+		}
+	}
+	var out, problems bytes.Buffer
+	if code := run(context.Background(), []string{"dev", "-h"}, &out, &problems); code != 0 || !strings.Contains(problems.String(), "-agent") {
+		t.Errorf("help: status %d, said %q", code, problems.String())
 	}
 }
 
