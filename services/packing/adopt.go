@@ -38,7 +38,7 @@ func (s *solver) adopt(old *program, lp *master, r *rows) bool {
 		}
 	}
 	next := newMaster(lp.rhs, lp.cover, lp.cols[:lp.cover])
-	next.stop, next.work = lp.stop, old.lp.work
+	next.stop, next.work, next.owner = lp.stop, old.lp.work, lp.owner
 	next.cols, next.known = append(next.cols[:0:0], lp.cols...), 0
 	next.in = make([]bool, len(lp.cols))
 	clear(next.slack)

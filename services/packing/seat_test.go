@@ -119,3 +119,42 @@ func TestManyNewPodsJoinRunningMachinesUnderTheirRules(t *testing.T) {
 		t.Errorf("%d of %d pods are left out: %+v", len(plan.Unplaced), len(pods), plan.Unplaced[0])
 	}
 }
+
+func TestAStopUnderRulesLeavesAFeasiblePackingWithATrueBound(t *testing.T) {
+	t.Parallel()
+	pods, offs := sample(9, 450, 50, 60)
+	offs = zonesOver(9, offs, 3)
+	pods = ruled(9, pods)
+	asked := 0
+	full, err := Pack(pods, offs, Options{Effort: 2, Stop: func() bool { asked++; return false }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Check(pods, offs, Options{}, full); err != nil {
+		t.Fatal(err)
+	}
+	for _, asks := range []int{0, 1, 2, 5, 20, asked / 4, asked / 2, 3 * asked / 4, asked - 1} {
+		run := func() *Answer {
+			n := asks
+			a, err := Pack(pods, offs, Options{Effort: 2, Stop: func() bool { n--; return n < 0 }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return a
+		}
+		a := run()
+		if err := Check(pods, offs, Options{}, a); err != nil {
+			t.Fatalf("stopped at question %d of %d: %v", asks, asked, err)
+		}
+		if len(a.Unplaced) <= len(full.Unplaced) && a.Bound > full.Weighed {
+			t.Errorf("stopped at question %d: the bound %s is above a packing that costs %s", asks, a.Bound, full.Weighed)
+		}
+		if len(a.Unplaced) > len(full.Unplaced)+len(pods)/50 {
+			t.Errorf("stopped at question %d: %d of %d pods are left out, %d with all the time", asks, len(a.Unplaced), len(pods), len(full.Unplaced))
+		}
+		if again := run(); again.Weighed != a.Weighed || again.Bound != a.Bound || len(again.Nodes) != len(a.Nodes) {
+			t.Errorf("stopped at question %d: another answer the second time", asks)
+		}
+		t.Logf("question %d of %d: %d left out, cost %s, bound %s (all the time: %s, %s)", asks, asked, len(a.Unplaced), a.Weighed, a.Bound, full.Weighed, full.Bound)
+	}
+}

@@ -1,6 +1,9 @@
 package packing
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // column is a pattern as the linear program sees it: how many pods of each row one machine covers.
 type column struct {
@@ -30,12 +33,15 @@ type master struct {
 	since int64   // multiplications since the factors were made
 	made  int64   // what making them took
 	each  float64 // least multiplications per exchange since then
-	flat  entries // the columns, for speed
+	flat  entries // the columns as sums of parts
 	known int     // columns in flat
+	owner []int32 // of each row, the cover row of the only shape whose pods it counts; -1: none. nil: none has one
+	parts parts
 
 	near                 []int32   // columns that gain or nearly do: only these are looked at until none of them gains
 	isNear               []bool    // of the columns
 	gain, weight         []float64 // of the columns
+	least                []float64 // of each column, what is not worth an exchange
 	slackGain, slackWide []float64 // of the slacks
 	alpha, half, w, rho  []float64
 	unit                 []float64
@@ -87,38 +93,110 @@ const tiny = 1e-9
 // near is how far, as a share of its price, a column may be from gaining and still be looked at with those that do.
 const near = 0.03
 
+// parts are what columns are made of: a cover row together with the rows that count the same pods. A column holds a dozen of them where it has
+// fifty rows, and what a part is worth is added up once for all columns.
+type parts struct {
+	rows  entries // without values
+	of    map[uint64]int32
+	worth []float64
+	list  [][]int32 // of the column in hand, the rows of each part
+}
+
+// find is the number of a part.
+func (p *parts) find(rows []int32) int32 {
+	h := uint64(len(rows))
+	for _, r := range rows {
+		h = mix(h*0x9e3779b97f4a7c15 ^ uint64(r)) //nolint:gosec // a hash
+	}
+	if id, ok := p.of[h]; ok {
+		if known, _ := p.rows.of(int(id)); slices.Equal(known, rows) {
+			return id
+		}
+	}
+	id := int32(len(p.worth)) //nolint:gosec // bounded by the columns
+	for _, r := range rows {
+		p.rows.add(r, 0)
+	}
+	p.rows.end()
+	p.worth, p.of[h] = append(p.worth, 0), id
+	return id
+}
+
+// weigh adds up what the parts are worth by row.
+func (p *parts) weigh(y []float64) {
+	for k := range p.worth {
+		v := 0.0
+		for _, r := range p.rows.idx[p.rows.at[k]:p.rows.at[k+1]] {
+			v += y[r]
+		}
+		p.worth[k] = v
+	}
+}
+
 // flatten lists the columns one after the other.
 func (s *master) flatten() {
+	if s.parts.of == nil {
+		s.parts.of = map[uint64]int32{}
+		s.parts.rows.reset()
+	}
 	if s.known == 0 || s.known > len(s.cols) {
 		s.flat.reset()
 		s.known = 0
 	}
-	for _, c := range s.cols[s.known:] {
-		s.flat.idx, s.flat.val = append(s.flat.idx, c.rows...), append(s.flat.val, c.vals...)
+	for c := range s.cols[s.known:] {
+		s.split(&s.cols[s.known+c])
 		s.flat.end()
 	}
 	s.known = len(s.cols)
+}
+
+// split adds the parts of a column.
+func (s *master) split(c *column) {
+	list, n := s.parts.list, 0
+	for k, r := range c.rows {
+		if s.owner != nil && s.owner[r] >= 0 {
+			at := 0
+			for at < n && (list[at][0] != s.owner[r] || s.flat.val[len(s.flat.val)-n+at] != c.vals[k]) {
+				at++
+			}
+			if at < n {
+				list[at] = append(list[at], r)
+				continue
+			}
+		}
+		if n == len(list) {
+			list = append(list, nil)
+		}
+		list[n] = append(list[n][:0], r)
+		s.flat.add(0, c.vals[k])
+		n++
+	}
+	for at := range n {
+		s.flat.idx[len(s.flat.idx)-n+at] = s.parts.find(list[at])
+	}
+	s.parts.list = list
 }
 
 // price computes what every column and slack gains, and begins Devex anew.
 func (s *master) price(anew bool) {
 	n := len(s.cols)
 	for len(s.gain) < n {
-		s.gain, s.weight, s.isNear = append(s.gain, 0), append(s.weight, 0), append(s.isNear, false)
+		s.gain, s.weight, s.isNear, s.least = append(s.gain, 0), append(s.weight, 0), append(s.isNear, false), append(s.least, 0)
 	}
 	sum := 0.0
 	s.near = s.near[:0]
+	s.parts.weigh(s.y)
 	for j := range n {
-		d := s.cols[j].cost
+		d, cost := s.cols[j].cost, s.cols[j].cost
 		idx, val := s.flat.of(j)
-		for q, r := range idx {
-			d -= s.y[r] * val[q]
+		for q, k := range idx {
+			d -= s.parts.worth[k] * val[q]
 		}
-		s.gain[j] = d
+		s.gain[j], s.least[j] = d, -1e-7*max(1e-3, cost)
 		if anew {
 			s.weight[j] = s.own(j)
 		}
-		if s.isNear[j] = d < near*s.cols[j].cost && !s.in[j]; s.isNear[j] {
+		if s.isNear[j] = d < near*cost && !s.in[j]; s.isNear[j] {
 			s.near = append(s.near, int32(j)) //nolint:gosec // a column
 		}
 	}
@@ -126,9 +204,8 @@ func (s *master) price(anew bool) {
 		s.slackGain[r] = -s.sign(r) * s.y[r]
 		sum += math.Abs(s.y[r])
 	}
-	sum /= float64(max(1, s.cover))
-	for r := range s.m {
-		if anew {
+	if sum /= float64(max(1, s.cover)); anew {
+		for r := range s.m {
 			s.slackWide[r] = max(1e-6, sum*sum)
 		}
 	}
@@ -176,7 +253,7 @@ type choice struct {
 
 // column lets a column compete.
 func (c *choice) column(s *master, j int) {
-	if d := s.gain[j]; d < -1e-10 && d*d > c.best*s.weight[j] && d < -1e-7*max(1e-3, s.cols[j].cost) {
+	if d := s.gain[j]; d < s.least[j] && d*d > c.best*s.weight[j] {
 		*c = choice{j, -1, d * d / s.weight[j]}
 	}
 }
@@ -292,14 +369,16 @@ func (s *master) update(enter, slackRow, leave int, step, p float64) choice {
 	}
 	wide /= p * p
 	rho, next := s.rho, choice{-1, -1, 0}
+	s.parts.weigh(rho)
+	worth := s.parts.worth
 	for _, j := range s.near {
 		if s.in[j] {
 			continue
 		}
 		idx, val := s.flat.of(int(j))
 		a := 0.0
-		for q, r := range idx {
-			a += rho[r] * val[q]
+		for q, k := range idx {
+			a += worth[k] * val[q]
 		}
 		s.gain[j] -= step * a
 		if v := a * a * wide; v > s.weight[j] {

@@ -234,7 +234,33 @@ func (s *solver) master(demand []int32) (*master, *rows) {
 			}
 		}
 	}
-	return newMaster(rhs, cover, start), r
+	lp := newMaster(rhs, cover, start)
+	if len(p.heads) > 0 {
+		lp.owner = s.owners(r, len(rhs))
+	}
+	return lp, r
+}
+
+// owners are the shapes' rows that heads count, of heads that count one shape.
+func (s *solver) owners(r *rows, m int) []int32 {
+	out := make([]int32, m)
+	for q := range out {
+		out[q] = -1
+	}
+	count := make([]int, len(s.p.heads))
+	for i := range s.p.shapes {
+		for _, h := range s.p.shapes[i].heads {
+			count[h]++
+		}
+	}
+	for _, i := range r.shape {
+		for _, h := range s.p.shapes[i].heads {
+			if row := r.head[h]; row >= 0 && count[h] == 1 {
+				out[row] = r.of[i]
+			}
+		}
+	}
+	return out
 }
 
 // alone is how many pods of one shape fit on an offering by themselves.
