@@ -242,3 +242,11 @@ test("what pools put on their machines is written and read", () => {
   expect(faultOf("pool_drift", "100%")).toBeNull();
   expect(docOf(doc, draftOf({})).node_pools).toBeUndefined();
 });
+
+test("a rollout of the tenant's default says so", async () => {
+  const fake = new FakeApi();
+  const [old] = fake.capacityPolicy.rollouts;
+  if (old) old.default = true;
+  await renderAt(page(1), { fake });
+  await find("Taken back · Tenant's default");
+});

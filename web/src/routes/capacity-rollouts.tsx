@@ -53,11 +53,12 @@ function useWhy() {
   };
 }
 
-function StateBadge({ state }: { state: CapacityRolloutState }) {
+function StateBadge({ state, standard }: { state: CapacityRolloutState; standard: boolean }) {
   const { t } = useTranslation();
   return (
     <Badge color={COLOR[state]} variant="light" tt="none">
       {t(`capacityPolicy.rollout.state.${state}`)}
+      {standard && ` · ${t("capacityPolicy.standard.title")}`}
     </Badge>
   );
 }
@@ -132,7 +133,7 @@ function Underway({ rollout: r, may }: { rollout: CapacityRollout; may: boolean 
     <Stack gap="sm" data-capacity-rollout={r.state}>
       <Group justify="space-between">
         <Group gap={8}>
-          <StateBadge state={r.state} />
+          <StateBadge state={r.state} standard={r.standard} />
           {r.paused && <Badge color="gray">{t("capacityPolicy.rollout.paused")}</Badge>}
           {r.state === "canary" && (
             <Text size="sm">
@@ -193,7 +194,7 @@ function Past({ rollouts }: { rollouts: CapacityRollout[] }) {
         const where = r.parts.find((p) => p.clusterId === r.outcomeCluster)?.cluster;
         return (
           <Group key={r.id} gap="xs">
-            <StateBadge state={r.state} />
+            <StateBadge state={r.state} standard={r.standard} />
             <Text size="xs" c="dimmed">
               {t("capacityPolicy.rollout.by", { who: who(r.createdBy), time: f.dateTime(r.createdAt) })}
               {r.outcome && ` · ${why(r.outcome)}`}
