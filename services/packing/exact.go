@@ -11,7 +11,7 @@ import (
 // Sizes up to which a packing is finished by trying everything that the proof leaves open.
 const (
 	exactPods   = 40
-	exactSteps  = 1 // shapes looked at in machines and rests
+	exactSteps  = 100_000 // shapes looked at in machines and rests
 	quickPods   = 12
 	quickSteps  = 5_000
 	exactShapes = 24

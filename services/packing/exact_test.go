@@ -302,3 +302,31 @@ func cbcOptimum(t *testing.T, cbc string, p *problem) (float64, bool) {
 	}
 	return v, strings.HasPrefix(head, "Optimal")
 }
+
+func TestAPackingThatNoSingleExchangeBettersIsFinishedExactly(t *testing.T) {
+	t.Parallel()
+	mig := gpu(machine("cut", "0.31", 2000, 8192), "A100-40", 2)
+	mig.MIG, mig.MaxPods = true, 2
+	whole := stocked(gpu(machine("whole", "0.17", 2000, 8192), "A100-40", 1), 1)
+	whole.MaxPods = 2
+	ps := pods(4, 500, 512)
+	ps[2].MemMiB = 3000
+	for i, profile := range []string{"", "1g.5gb", "", "1g.10gb"} {
+		if i > 0 {
+			ps[i].GPUCount, ps[i].GPUMilli = 1, 1000
+		}
+		if profile != "" {
+			ps[i].Rules = &Rules{MIG: profile}
+		}
+	}
+	a, err := Pack(ps, []Offering{mig, whole}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Check(ps, []Offering{mig, whole}, Options{}, a); err != nil {
+		t.Fatal(err)
+	}
+	if a.Cost.String() != "0.48" || a.Bound != a.Cost { // two machines of each pair, not twice the one that holds any
+		t.Errorf("cost %s, bound %s; want 0.48, proven", a.Cost, a.Bound)
+	}
+}
