@@ -86,7 +86,8 @@ export function alertText(t: TFunction, f: Format, alert: Alert): string {
     return t("alerts.thrash", { workload: figures.workload, cycles: count("cycles") });
   }
   if (alert.kind === "commitment_expiring" && typeof name === "string") {
-    return t("alerts.expiring", { name, days: count("days") });
+    const days = figures.days;
+    return t("alerts.expiring", { name, time: typeof days === "number" ? f.duration(days * 86_400) : "–" });
   }
   if (alert.kind === "spot_interruptions" && typeof figures.region === "string") {
     return t("alerts.spotLost", { region: figures.region, lost: count("lost"), machines: count("machines") });

@@ -39,7 +39,7 @@ export const alert = {
     stillOpen: "Open for {{age}}",
     burn: "{{workload}}: {{late}} late in {{minutes}} min, {{allowed}} allowed",
     thrash: "{{workload}}: {{cycles}} up-down-up cycles in an hour",
-    expiring: "{{name}}: ends in {{days}} days",
+    expiring: "{{name}}: ends in {{time}}",
     spotLost: "{{region}}: {{lost}} of {{machines}} machines within an hour",
     scaleOut: "{{cluster}}: {{failed}} of {{tried}} attempts failed",
     kinds: {

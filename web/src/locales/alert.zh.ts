@@ -40,7 +40,7 @@ export const alert: typeof en = {
     stillOpen: "已持续 {{age}}",
     burn: "{{workload}}：{{minutes}} 分钟内 {{late}} 迟到，允许 {{allowed}}",
     thrash: "{{workload}}：一小时内来回 {{cycles}} 次",
-    expiring: "{{name}}：{{days}} 天后到期",
+    expiring: "{{name}}：{{time}}后到期",
     spotLost: "{{region}}：一小时内 {{machines}} 台中有 {{lost}} 台被收回",
     scaleOut: "{{cluster}}：{{tried}} 次申请中 {{failed}} 次失败",
     kinds: {

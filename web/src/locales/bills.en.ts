@@ -35,7 +35,7 @@ export const bills = {
   ledgerOnly: "Only in the ledger ({{count}})",
   levels: {
     resource: "this machine",
-    group: "{{count}} machines of one type and place",
+    group: "machines of one type and place: {{count}}",
     commitment: "unused commitments of a cloud",
   },
   more: "The {{shown}} largest of {{all}}. The CSV has all.",

@@ -109,7 +109,7 @@ export const market = {
   },
   contractedHint: "Set by you for this way of buying; it comes before the list price.",
   resource: { vcpu: "vCPU", memory: "Memory", gpu: "GPU", machine: "Machine" },
-  leftMachines: "{{value}} machines were left",
+  leftMachines: "machines left: {{value}}",
   leftSpend: "{{value}}/h was left",
   sources: "Sources",
   sourceKind: "What",
@@ -151,7 +151,7 @@ export const market = {
     search: "Type or GPU model",
     cheapestBy: "Cheapest by",
     none: "No machine type fits",
-    snapshot: "Catalogue of {{date}}, {{days}} days old",
+    snapshot: "Catalogue of {{date}}, {{age}} old",
     snapshotHint:
       "Prices that no cloud account has refreshed come from this snapshot. The price explanation uses newer ones where there are any.",
     mig: "MIG",
@@ -167,7 +167,7 @@ export const market = {
     unpricedHint:
       "The type is sold here, but its price is not known. Connect a cloud account of this region to read it.",
     doubted: "Not believed: {{hour}} in {{region}}",
-    doubts: "Not believed, and not used: {{value}} prices.",
+    doubts: "Prices not believed, and not used: {{value}}.",
     doubtsTitle: "Prices not believed",
     doubtOf:
       "{{purchase}} at {{hour}} in {{region}}, where about {{expected}} was expected: {{reason}}. It is not used.",
@@ -194,7 +194,7 @@ export const market = {
     allocatableOf: "{{cpu}}, {{memory}}, {{pods}} pods",
     coverage: "Regions with prices",
     coverageHint: "Elsewhere the catalogue knows which types are sold, not for how much: they are listed as unpriced.",
-    coverageOf: "{{cloud}}: {{priced}} of {{all}} regions priced",
+    coverageOf: "{{cloud}}: regions with prices {{priced}} of {{all}}",
     priced: "Priced",
     notPriced: "Sold, price not known",
   },
@@ -248,7 +248,7 @@ export const market = {
     placementHint:
       "What the cloud itself estimates for Spot machines there, 1 to 10, asked once a day. It is shown beside the model and is no part of it.",
     placementIs: "{{score}} of 10",
-    placementFor: "for {{value}} machines, {{time}}",
+    placementFor: "machines asked for: {{value}}, {{time}}",
     placementNone: "Not asked",
     asOf: "As of {{time}}. Offerings known: {{value}}. Published bands of {{date}}.",
     empty: "Nothing was tried yet",
@@ -327,10 +327,10 @@ export const market = {
     everywhere: "Everywhere",
     size: "Size",
     amount: {
-      machine: "{{value}} machines",
-      vcpu: "{{value}} vCPUs",
+      machine: "Machines: {{value}}",
+      vcpu: "vCPUs: {{value}}",
       memory: "{{value}} GiB",
-      gpu: "{{value}} GPUs",
+      gpu: "GPUs: {{value}}",
     },
     hourCost: "Cost per hour",
     term: "Term",

@@ -142,7 +142,7 @@ export const market: typeof english = {
     search: "机型或 GPU 型号",
     cheapestBy: "最便宜依据",
     none: "没有符合的机型",
-    snapshot: "目录日期 {{date}}，已有 {{days}} 天",
+    snapshot: "目录日期 {{date}}，已有 {{age}}",
     snapshotHint: "没有云账户刷新过的价格来自此快照。价格说明会使用更新的价格（如有）。",
     mig: "MIG",
     migHint: "可切分为独立实例的 GPU（多实例 GPU）。",

@@ -23,13 +23,13 @@ describe("catalogue", () => {
     const row = (await screen.findByRole("button", { name: "p4d.24xlarge" }, SLOW)).closest("tr");
     expect(row?.textContent).toContain("Unpriced");
     expect(row?.textContent).not.toContain("$");
-    await find("AWS: 1 of 2 regions priced");
+    await find("AWS: regions with prices 1 of 2");
   });
 
   test("a price that was not believed is told, with what was expected", async () => {
     await renderAt("/catalogue");
     await screen.findByRole("img", { name: "Not believed: $0.901 in us-east5" }, SLOW);
-    await find("Not believed, and not used: 1 prices.");
+    await find("Prices not believed, and not used: 1.");
     fireEvent.click(screen.getByRole("button", { name: "g2-standard-96" }));
     const drawer = await screen.findByRole("dialog", { name: "Price of g2-standard-96" }, SLOW);
     await within(drawer).findByText(

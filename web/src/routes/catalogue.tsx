@@ -28,6 +28,8 @@ import { useNow } from "../lib/now";
 import { type Offering, PriceDrawer } from "./price-drawer";
 import { FABRICS, SORT_PRICES } from "./search";
 
+const DAY = 86_400;
+
 const FROM = "/signed-in/catalogue";
 const LIMIT = 100;
 const WAIT_MS = 400;
@@ -193,7 +195,8 @@ function Found({ data }: { data: Catalogue }) {
   const navigate = useNavigate({ from: "/catalogue" });
   const [shown, sources] = useDisclosure(false);
   const [open, coverage] = useDisclosure(false);
-  const days = Math.max(0, Math.floor((now.getTime() - data.date.getTime()) / 86_400_000));
+  const seconds = Math.max(0, (now.getTime() - data.date.getTime()) / 1000);
+  const age = f.duration(seconds < DAY ? seconds : seconds - (seconds % DAY));
   return (
     <>
       <InstanceTable
@@ -202,7 +205,7 @@ function Found({ data }: { data: Catalogue }) {
       />
       <Group justify="space-between" px="md" py="sm" gap="sm">
         <Text size="sm" c="dimmed">
-          {t("market.catalogue.snapshot", { date: f.calendarDate(data.date), days: f.integer(days) })}{" "}
+          {t("market.catalogue.snapshot", { date: f.calendarDate(data.date), age })}{" "}
           <Hint text={t("market.catalogue.snapshotHint")} />
         </Text>
         <Group gap="md">

@@ -75,12 +75,14 @@ test("an alert that reached nobody leads to the channels, one about a commitment
     anAlert(1, {
       kind: "commitment_expiring",
       subject: "commitment/x",
-      detail: { name: "sp-1", days: 20 },
+      detail: { name: "sp-1", days: 1 },
       told: [{ event: "alert.opened", state: "told", channels: 0, at: "2026-11-20T10:00:00Z" }],
     }),
   ];
   await renderAt("/alerts", { fake });
   const nobody = await screen.findByRole("link", { name: "Nobody: no channel" }, SLOW);
   expect(nobody.getAttribute("href")).toBe("/webhooks");
-  expect(screen.getByRole("link", { name: /^sp-1/ }).getAttribute("href")).toBe("/commitments?tab=expiries");
+  expect(screen.getByRole("link", { name: "sp-1: ends in 1 day" }).getAttribute("href")).toBe(
+    "/commitments?tab=expiries",
+  );
 });
