@@ -12,8 +12,9 @@ import { Hint } from "./page";
 function CountBar({ value, most, strong }: { value: number; most: number; strong: boolean }) {
   const f = useFormat();
   return (
-    <Group gap={8} wrap="nowrap" w={150} visibleFrom="sm">
+    <Group gap={8} wrap="nowrap" w={{ base: 34, sm: 150 }} style={{ flexShrink: 0 }}>
       <Progress
+        visibleFrom="sm"
         value={most > 0 ? (value / most) * 100 : 0}
         size={8}
         style={{ flex: 1 }}

@@ -61,8 +61,8 @@ function money<T>(key: string, header: string, of: (row: T) => Money, text: (m: 
   return { key, header, align: "right", render: (r) => text(of(r)), sort: (r) => of(r).nano };
 }
 
-/** A row per day and service. */
-export function GapLineTable({ rows }: { rows: readonly GapLine[] }) {
+/** A row per day and service. Where no bill is there, what it says and the gap are unknown, and are not shown as nothing. */
+export function GapLineTable({ rows, billed = true }: { rows: readonly GapLine[]; billed?: boolean }) {
   const { t } = useTranslation();
   const f = useFormat();
   const columns: Column<GapLine>[] = [
@@ -74,14 +74,17 @@ export function GapLineTable({ rows }: { rows: readonly GapLine[] }) {
       sort: (r) => `${r.provider} ${r.service}`,
     },
     money("estimate", t("bills.estimate"), (r: GapLine) => r.estimate, f.money),
-    money("bill", t("bills.bill"), (r: GapLine) => r.bill, f.money),
-    money(
-      "gap",
-      t("bills.gap"),
-      (r: GapLine) => r.gap,
-      (m) => f.money(m, { signed: true }),
-    ),
   ];
+  if (billed)
+    columns.push(
+      money("bill", t("bills.bill"), (r: GapLine) => r.bill, f.money),
+      money(
+        "gap",
+        t("bills.gap"),
+        (r: GapLine) => r.gap,
+        (m) => f.money(m, { signed: true }),
+      ),
+    );
   return (
     <DataTable
       rows={rows}

@@ -321,7 +321,7 @@ export function ReconciliationPage() {
                 </Panel>
                 {query.data && query.data.lines.length > 0 && (
                   <Panel flush title={t("bills.byDay")}>
-                    <GapLineTable rows={query.data.lines} />
+                    <GapLineTable rows={query.data.lines} billed={false} />
                   </Panel>
                 )}
               </Stack>

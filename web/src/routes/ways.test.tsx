@@ -1,7 +1,8 @@
-// Ways from one page to the next: what names a thing leads to it.
+// What the first users stumbled over: ways from one page to the next, and what is not known shown as such.
 import { screen, within } from "@testing-library/react";
 import { expect, test } from "vitest";
-import { anAlert, uuid } from "../test/factories";
+import { anAlert, money, uuid } from "../test/factories";
+import { aReconciliation } from "../test/factories-bills";
 import { FakeApi } from "../test/fake-api";
 import { renderAt } from "../test/render";
 
@@ -85,4 +86,31 @@ test("an alert that reached nobody leads to the channels, one about a commitment
   expect(screen.getByRole("link", { name: "sp-1: ends in 1 day" }).getAttribute("href")).toBe(
     "/commitments?tab=expiries",
   );
+});
+
+test("days that no bill covers show the ledger, and neither a bill of nothing nor a gap", async () => {
+  const fake = new FakeApi();
+  const none = aReconciliation(null, null);
+  const zero = money("0");
+  fake.overrides.set("GET /reconciliation", {
+    status: 200,
+    body: {
+      ...none,
+      bill: zero,
+      causes: [],
+      pairs: [],
+      bill_only: [],
+      bill_only_count: 0,
+      ledger_only: [],
+      ledger_only_count: 0,
+    },
+  });
+  await renderAt("/reconciliation", { fake });
+  expect(await screen.findByText("No bill covers these days", {}, SLOW)).toBeTruthy();
+  const table = screen.getByRole("table", { name: "By day and service" });
+  expect(
+    within(table)
+      .getAllByRole("columnheader")
+      .map((h) => h.textContent),
+  ).toEqual(["Day (UTC)", "Service", "Ledger"]);
 });
