@@ -41,7 +41,7 @@ func (e *entries) of(k int) ([]int32, []float64) {
 func (e *entries) addAll(x []float64) {
 	for i, v := range x {
 		if v > 1e-14 || v < -1e-14 {
-			e.add(int32(i), v) //nolint:gosec // a row
+			e.add(int32(i), v)
 		}
 	}
 	e.end()
@@ -164,7 +164,6 @@ type elimination struct {
 	at      []float64 // of each column, the pivot row's entry
 	in      []bool    // column is in the pivot row and not met yet
 	out     *factors
-	touched int
 }
 
 // counts are lists of what has so many entries.

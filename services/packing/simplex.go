@@ -197,7 +197,7 @@ func (s *master) price(anew bool) {
 			s.weight[j] = s.own(j)
 		}
 		if s.isNear[j] = d < near*cost && !s.in[j]; s.isNear[j] {
-			s.near = append(s.near, int32(j)) //nolint:gosec // a column
+			s.near = append(s.near, int32(j))
 		}
 	}
 	for r := range s.m {
@@ -237,7 +237,7 @@ func (s *master) solve(steps int) bool {
 			continue
 		}
 		fresh = false
-		ok := false
+		var ok bool
 		if next, ok = s.pivot(next.col, next.slack); !ok {
 			return true // nothing more to be had of these columns
 		}
@@ -361,7 +361,7 @@ func (s *master) swap(enter, slackRow, leave int, ratio, d float64) choice {
 
 // update takes the gains and the weights along with an exchange, and chooses what comes next.
 func (s *master) update(enter, slackRow, leave int, step, p float64) choice {
-	wide := 0.0
+	var wide float64
 	if enter >= 0 {
 		wide = s.weight[enter]
 	} else {
@@ -417,7 +417,7 @@ func (s *master) refactor() {
 				continue
 			}
 			for k, r := range s.cols[b].rows {
-				add(r, int32(c), s.cols[b].vals[k]) //nolint:gosec // a row
+				add(r, int32(c), s.cols[b].vals[k])
 			}
 		}
 	})
