@@ -155,15 +155,15 @@ func (f *factors) size() int {
 
 // elimination makes factors: what is left of the basis row by row, with the rows of every column.
 type elimination struct {
-	m       int
-	idx     [][]int32
-	val     [][]float64
-	rows    [][]int32 // of each column, rows that have it
-	byRow   counts    // rows by how many entries they have
-	byCol   counts
-	at      []float64 // of each column, the pivot row's entry
-	in      []bool    // column is in the pivot row and not met yet
-	out     *factors
+	m     int
+	idx   [][]int32
+	val   [][]float64
+	rows  [][]int32 // of each column, rows that have it
+	byRow counts    // rows by how many entries they have
+	byCol counts
+	at    []float64 // of each column, the pivot row's entry
+	in    []bool    // column is in the pivot row and not met yet
+	out   *factors
 }
 
 // counts are lists of what has so many entries.
