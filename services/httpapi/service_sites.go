@@ -2,9 +2,12 @@ package httpapi
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -406,14 +409,20 @@ func (d *ServiceDoc) service() (x store.Service, err error) {
 	if x.Rules.MoveCost, err = amount(r.MoveCost, "rules.move_cost"); err != nil {
 		return x, err
 	}
-	for _, site := range d.Sites {
+	for i, site := range d.Sites {
+		at := fmt.Sprintf("sites[%d].rules.", i)
 		one := store.ServiceSite{Workload: fleet.WorkloadID(site.WorkloadID), Rules: spread.SiteRules{Min: site.Rules.Min, Max: site.Rules.Max, MinShareMilli: milli(site.Rules.MinShare),
 			MaxShareMilli: milli(site.Rules.MaxShare), EgressGBHour: site.Rules.EgressGBHour}}
-		if one.Rules.EgressPrice, err = amount(site.Rules.EgressPrice, "sites.egress_price"); err != nil {
+		if one.Rules.EgressPrice, err = amount(site.Rules.EgressPrice, at+"egress_price"); err != nil {
 			return x, err
 		}
-		if one.Rules.Penalty, err = amount(site.Rules.Penalty, "sites.penalty"); err != nil {
+		if one.Rules.Penalty, err = amount(site.Rules.Penalty, at+"penalty"); err != nil {
 			return x, err
+		}
+		var bad *fleet.Error
+		if err := one.Rules.Validate(); errors.As(err, &bad) { // the room knows one site, the caller sent several
+			bad.Field = "body." + at + strings.TrimPrefix(bad.Field, "body.sites.")
+			return x, bad
 		}
 		x.Sites = append(x.Sites, one)
 	}

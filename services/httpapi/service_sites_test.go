@@ -47,6 +47,15 @@ func TestAServiceIsDeclaredChangedShownAndForgotten(t *testing.T) {
 		"two workloads of a cluster": func(d map[string]any) {
 			d["sites"] = []any{map[string]any{"workload_id": a}, map[string]any{"workload_id": other}}
 		},
+		"the same workload twice": func(d map[string]any) {
+			d["sites"] = []any{map[string]any{"workload_id": a}, map[string]any{"workload_id": a}}
+		},
+		"a least above the most": func(d map[string]any) {
+			d["sites"] = []any{map[string]any{"workload_id": a}, map[string]any{"workload_id": b, "rules": map[string]any{"min": 5, "max": 2}}}
+		},
+		"a workload that nobody has": func(d map[string]any) {
+			d["sites"] = []any{map[string]any{"workload_id": "01900000-0000-7000-8000-000000000000"}}
+		},
 		"an amount that is none": func(d map[string]any) { d["rules"].(map[string]any)["move_cost"] = "cheap" },
 		"a free move":            func(d map[string]any) { d["rules"].(map[string]any)["move_cost"] = "0" },
 		"approve":                func(d map[string]any) { d["mode"] = "approve" },
@@ -54,8 +63,12 @@ func TestAServiceIsDeclaredChangedShownAndForgotten(t *testing.T) {
 			d["sites"] = []any{map[string]any{"workload_id": a, "rules": map[string]any{"min_share": 0.6}}, map[string]any{"workload_id": b, "rules": map[string]any{"min_share": 0.6}}}
 		},
 	} {
-		if p := post(y.operator, doc(change), 422); p["detail"] == "" {
+		p := post(y.operator, doc(change), 422)
+		if p["detail"] == "" {
 			t.Errorf("%s: %v", name, p)
+		}
+		if first := p["errors"].([]any)[0].(map[string]any); name == "a least above the most" && first["location"] != "body.sites[1].rules.max" {
+			t.Errorf("%s: %v", name, first)
 		}
 	}
 	made := post(y.operator, doc(nil), 201)
