@@ -434,5 +434,6 @@ func replayPolicies(_ context.Context, args []string, stdout, stderr io.Writer) 
 	for _, f := range lab.Families() {
 		fmt.Fprintf(tw, "  %s\t%s (%d)\n", f.Name, f.Means, f.Default)
 	}
+	fmt.Fprintln(tw, "  plimsoll-cq\tobjective, late requests in 0.01 % (100)")
 	return tw.Flush()
 }
