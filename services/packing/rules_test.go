@@ -133,7 +133,7 @@ func TestSmallInstancesUnderEveryRuleAreSolvedAsWellAsByTryingEverything(t *test
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			all, same := 0, 0
-			rapid.Check(t, func(t *rapid.T) {
+			one := func(t *rapid.T) {
 				pods, offs := drawPods(t, 5), zoned(t, drawOfferings(t, 4), 3)
 				drawKind(t, kind, pods)
 				for i := range offs {
@@ -165,7 +165,13 @@ func TestSmallInstancesUnderEveryRuleAreSolvedAsWellAsByTryingEverything(t *test
 				} else {
 					t.Logf("costs %s, could cost %s", a.Weighed, best)
 				}
-			})
+			}
+			for all < 300 { // a share of fewer says nothing: one of 31 is over three in a hundred
+				rapid.Check(t, one)
+				if t.Failed() {
+					return
+				}
+			}
 			t.Logf("%d of %d at the optimum", same, all)
 			if same*100 < all*97 {
 				t.Errorf("only %d of %d at the optimum", same, all)
