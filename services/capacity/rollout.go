@@ -380,6 +380,9 @@ func (r *Rollout) look(p *RolloutPart, s *Sight, now time.Time) (why string, all
 		if p.Silent >= r.patience() {
 			return RolloutUntold, false
 		}
+		if what := r.known(p, s); what != "" {
+			return r.bad(p, what, now), false
+		}
 		return "", false
 	}
 	signs := s.Signs
@@ -391,17 +394,32 @@ func (r *Rollout) look(p *RolloutPart, s *Sight, now time.Time) (why string, all
 	if r.State == RolloutShadow {
 		return "", true
 	}
-	what := r.passed(p)
+	return r.bad(p, r.passed(p), now), true
+}
+
+// known names the guard that a look passed though something else is missing, as the price of a machine: what is bad counts all the same, what is well does not.
+// Nothing counts without a plan of the stage on an inventory that is new.
+func (r *Rollout) known(p *RolloutPart, s *Sight) string {
+	if r.State == RolloutShadow || !s.Signs.Told || s.DataAt.IsZero() || !s.Planned {
+		return ""
+	}
+	q := *p
+	q.After = &s.Signs
+	return r.passed(&q)
+}
+
+// bad counts the looks at a part that passed a guard, and names it once they are enough; empty: they are not.
+func (r *Rollout) bad(p *RolloutPart, what string, now time.Time) string {
 	if what == "" || what != p.BadWhat {
 		p.Bad, p.BadWhat, p.BadSince = 0, what, now
 	}
 	if what == "" {
-		return "", true
+		return ""
 	}
 	if p.Bad++; p.Bad < 2 || what == GuardCost && now.Sub(p.BadSince) < costPersists {
-		return "", true
+		return ""
 	}
-	return what, true
+	return what
 }
 
 // told says that nothing is missing: inventory and plan are new, a plan was made under the stage, and what was known before is known now.

@@ -293,6 +293,38 @@ func TestMissingSignsNeverPromoteARollout(t *testing.T) {
 	})
 }
 
+func TestWhatIsBadCountsThoughSomethingElseIsNotKnown(t *testing.T) {
+	t.Parallel()
+	unpriced := func(s *Sight) { s.Signs.Unpriced, s.Signs.Cost = 1, money(10_000) }
+	for name, c := range map[string]struct {
+		change func(*Sight)
+		within time.Duration
+		want   string
+	}{
+		"pods wait beside a machine without a price":       {func(s *Sight) { unpriced(s); s.Signs.LongWaiting = 1 }, time.Minute, GuardUnplaced},
+		"nothing is bad but the price unknown":             {unpriced, 2 * 1200 * time.Second, RolloutUntold},
+		"pods wait by a plan that is not of the stage":     {func(s *Sight) { s.Planned, s.Signs.LongWaiting = false, 1 }, 2 * 1200 * time.Second, RolloutUntold},
+		"pods wait in an inventory that is not new":        {func(s *Sight) { s.Signs.Told, s.Signs.LongWaiting = false, 1 }, 2 * 1200 * time.Second, RolloutUntold},
+		"requests are not told and machines cannot be had": {func(s *Sight) { s.Signs.Late, s.Signs.Failed = nil, 5 }, time.Minute, GuardFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, at := inCanary(t, "a", "b")
+			ended, moved := watch(r, at, at+2*time.Hour, func(i int, s *Sight) {
+				if i == 0 {
+					c.change(s)
+				}
+			})
+			if !moved || r.State != RolloutBack || r.Outcome != c.want || r.Where != "a" {
+				t.Fatalf("moved %t: %s %q at %q", moved, r.State, r.Outcome, r.Where)
+			}
+			if took := ended - at; took > c.within+time.Minute {
+				t.Errorf("after %s, want within %s", took, c.within)
+			}
+		})
+	}
+}
+
 func TestSilenceTakesARolloutBackInTheEnd(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(int, *Sight){
