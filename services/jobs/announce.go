@@ -230,6 +230,10 @@ func (a *announcer) record(ctx context.Context, hook store.Webhook, e store.Aler
 	link := ""
 	if a.public != "" {
 		link = a.public + "/alerts"
+		if about, id, _ := strings.Cut(e.Alert.Subject, "/"); about == "service" {
+			id, _, _ = strings.Cut(id, "/")
+			link = a.public + "/services/" + id
+		}
 	}
 	var body []byte
 	var err error

@@ -78,7 +78,7 @@ func (w *Watch) signs(ctx context.Context, tx *store.Tx, kind string, hold time.
 
 // trouble looks for the signs that need figures or a while of calm.
 func (w *Watch) trouble(ctx context.Context, tx *store.Tx) error {
-	for _, look := range []func(context.Context, *store.Tx) error{w.held, w.silent, w.burns, w.thrash, w.expiring, w.spotLosses, w.scaleOuts, w.clocks} {
+	for _, look := range []func(context.Context, *store.Tx) error{w.held, w.silent, w.burns, w.thrash, w.expiring, w.spotLosses, w.scaleOuts, w.clocks, w.services} {
 		if err := look(ctx, tx); err != nil {
 			return err
 		}

@@ -52,6 +52,8 @@ var headlines = map[string]map[Language]string{
 	"stale_prices":              {English: "Spot prices in {region} are {age_hours} h old", Chinese: "{region} 的竞价价格已有 {age_hours} 小时未更新"},
 	"conflict":                  {English: "{workload}: another controller writes the replicas", Chinese: "{workload}：另一个控制器在写副本数"},
 	"group_conflict":            {English: "Cluster {cluster}: somebody else has undone the size of group {group} {times} times within an hour; Plimsoll leaves it alone", Chinese: "集群 {cluster}：一小时内有其他方 {times} 次撤销了组 {group} 的大小；Plimsoll 暂不再改动它"},
+	"service_short":             {English: "Service {service}: {lacking} of {wanted} replicas not ready since {since}; {missing} of them no cluster may have: {where}", Chinese: "服务 {service}：自 {since} 起 {wanted} 个副本中有 {lacking} 个未就绪，其中 {missing} 个没有集群可容纳：{where}"},
+	"service_silent":            {English: "Service {service}: cluster {cluster} has said nothing since {since}; its {replicas} replicas count neither as there nor as lacking", Chinese: "服务 {service}：集群 {cluster} 自 {since} 起没有消息；其 {replicas} 个副本既不计入已有，也不计入缺少"},
 	"stuck_at_max":              {English: "{workload}: at its maximum of {max} replicas and needs more", Chinese: "{workload}：已到 {max} 个副本的上限，仍然不够"},
 	"scale_failed":              {English: "{workload}: a change of replicas failed: {problem}", Chinese: "{workload}：副本数变更失败：{problem}"},
 	"delivery_failed":           {English: "Channel {name} cannot be reached: {problem}", Chinese: "通道 {name} 无法送达：{problem}"},

@@ -10,6 +10,8 @@ export const ALERT_KINDS = [
   "unknown_price",
   "conflict",
   "group_conflict",
+  "service_short",
+  "service_silent",
   "stuck_at_max",
   "spend_breaker",
   "cost_anomaly",
@@ -94,6 +96,17 @@ export function alertText(t: TFunction, f: Format, alert: Alert): string {
   }
   if (alert.kind === "scale_out_failing" && typeof cluster === "string") {
     return t("alerts.scaleOut", { cluster, failed: count("failed"), tried: count("tried") });
+  }
+  if (alert.kind === "service_short" && typeof figures.service === "string") {
+    return t("alerts.serviceShort", {
+      service: figures.service,
+      lacking: count("lacking"),
+      wanted: count("wanted"),
+      where: typeof figures.where === "string" && figures.where !== "" ? figures.where : "–",
+    });
+  }
+  if (alert.kind === "service_silent" && typeof figures.service === "string" && typeof cluster === "string") {
+    return t("alerts.serviceSilent", { service: figures.service, cluster, replicas: count("replicas") });
   }
   if (alert.kind === "capacity_rollout" && typeof cluster === "string" && typeof figures.why === "string") {
     const why = rolloutWhy(figures.why);

@@ -42,6 +42,8 @@ export const alert = {
     expiring: "{{name}}: ends in {{time}}",
     spotLost: "{{region}}: {{lost}} of {{machines}} machines within an hour",
     scaleOut: "{{cluster}}: {{failed}} of {{tried}} attempts failed",
+    serviceShort: "{{service}}: {{lacking}} of {{wanted}} replicas not ready: {{where}}",
+    serviceSilent: "{{service}}: nothing from {{cluster}}, {{replicas}} replicas when it was last heard of",
     kinds: {
       budget_threshold: "Budget threshold passed",
       budget_forecast: "Budget will be exceeded",
@@ -50,6 +52,8 @@ export const alert = {
       unknown_price: "Node without a price",
       conflict: "Two controllers write replicas",
       group_conflict: "Two fight over a group's size",
+      service_short: "A service lacks replicas",
+      service_silent: "A cluster of a service is silent",
       stuck_at_max: "Held at maximum",
       spend_breaker: "Spend breaker tripped",
       cost_anomaly: "Cost anomaly",

@@ -43,6 +43,8 @@ export const alert: typeof en = {
     expiring: "{{name}}：{{time}}后到期",
     spotLost: "{{region}}：一小时内 {{machines}} 台中有 {{lost}} 台被收回",
     scaleOut: "{{cluster}}：{{tried}} 次申请中 {{failed}} 次失败",
+    serviceShort: "{{service}}：{{wanted}} 个副本中有 {{lacking}} 个未就绪：{{where}}",
+    serviceSilent: "{{service}}：{{cluster}} 没有消息，最后已知 {{replicas}} 个副本",
     kinds: {
       budget_threshold: "超过预算阈值",
       budget_forecast: "预计超出预算",
@@ -51,6 +53,8 @@ export const alert: typeof en = {
       unknown_price: "节点没有价格",
       conflict: "两个控制器在写副本数",
       group_conflict: "双方争夺机器组的大小",
+      service_short: "服务缺少副本",
+      service_silent: "服务的一个集群没有消息",
       stuck_at_max: "停在上限",
       spend_breaker: "支出熔断",
       cost_anomaly: "费用异常",

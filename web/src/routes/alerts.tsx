@@ -13,7 +13,7 @@ import { alertText, alertTitle } from "../lib/alert";
 import { useFormat } from "../lib/format";
 import { useMe } from "./me";
 
-/** Where to look further: "cluster/<id>", "budget/<id>/actual/80", "workload/<id>". */
+/** Where to look further: "cluster/<id>", "budget/<id>/actual/80", "workload/<id>", "service/<id>". */
 function Subject({ alert }: { alert: Alert }) {
   const { t } = useTranslation();
   const f = useFormat();
@@ -29,6 +29,13 @@ function Subject({ alert }: { alert: Alert }) {
   if (kind === "workload" && id) {
     return (
       <TextLink to="/workloads/$id" params={{ id }} size="sm">
+        {text}
+      </TextLink>
+    );
+  }
+  if (kind === "service" && id) {
+    return (
+      <TextLink to="/services/$id" params={{ id }} size="sm">
         {text}
       </TextLink>
     );
