@@ -158,6 +158,32 @@ func TestASilentClusterOfAServiceIsToldAndIsNoShortage(t *testing.T) {
 	}
 }
 
+func TestAnAlertOfAServiceLeadsToItsPage(t *testing.T) {
+	t.Parallel()
+	e := newEstate(t)
+	hook := e.channel(newSealer(t), store.ChannelTeams, "https://example.com/…", "https://example.com/x")
+	e.tx(func(ctx context.Context, tx *store.Tx) error {
+		if _, err := store.SaveRoute(ctx, tx, store.Route{Name: "all", Channel: hook, MinSeverity: store.SeverityInfo, Resolved: true}); err != nil {
+			return err
+		}
+		for _, subject := range []string{"service/s1", "service/s2/w", "cluster/c"} {
+			if err := openAlert(ctx, tx, e.log, AlertServiceSilent, subject, store.SeverityWarning, tx.Now, map[string]any{"service": "web", "cluster": "a"}); err != nil {
+				return err
+			}
+		}
+		ids, err := announce(ctx, tx, "https://plimsoll.example.com", e.log)
+		if len(ids) != 3 {
+			t.Errorf("%d deliveries", len(ids))
+		}
+		return err
+	})
+	for _, link := range []string{"/services/s1", "/services/s2", "/alerts"} {
+		if n := e.number(`SELECT count(*) FROM webhook_delivery WHERE tenant_id = $1 AND payload LIKE '%"https://plimsoll.example.com' || $2 || '"%'`, e.tenant, link); n != 1 {
+			t.Errorf("%d notices lead to %s", n, link)
+		}
+	}
+}
+
 func TestWhatAServiceLacks(t *testing.T) {
 	t.Parallel()
 	need := func(n int) *int { return &n }
