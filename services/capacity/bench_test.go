@@ -100,8 +100,8 @@ func cpuSeconds() float64 {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
-// BenchmarkPlanUnderRules plans a cluster of 2,400 pods under rules: all of it anew, and again with what that plan bought running and 24 pods
-// new; what the caps of one plan left waiting waits still.
+// BenchmarkPlanUnderRules plans a cluster of 2,400 pods under rules: all of it anew, and again with what that plan bought running and a
+// hundredth of the pods new. At most 2,000 waiting pods are listed.
 func BenchmarkPlanUnderRules(b *testing.B) {
 	in := ruledCluster(2_400)
 	first, err := capacity.Decide(in, nil)
