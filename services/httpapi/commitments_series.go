@@ -31,7 +31,7 @@ type CommitmentStep struct {
 
 // CommitmentSeries is use and coverage over time.
 type CommitmentSeries struct {
-	From  time.Time        `json:"from"`
+	From  time.Time        `json:"from" doc:"as asked, or the hour of the first machine that was seen if that is later"`
 	To    time.Time        `json:"to" doc:"exclusive"`
 	Step  string           `json:"step" enum:"hour,day"`
 	Items []CommitmentStep `json:"items" doc:"in order of time, without gaps"`
@@ -62,7 +62,7 @@ func (s *Server) commitmentSeries(ctx context.Context, p auth.Principal, in *str
 	if err != nil {
 		return nil, err
 	}
-	if h.span.To.Sub(h.span.From) > maxHourSteps*step {
+	if h.asked > maxHourSteps*step {
 		return nil, &fleet.Error{Code: fleet.CodeInvalid, Message: "hours of at most 31 days; ask for days", Field: "query.step"}
 	}
 	if in.Commitment != "" && !slices.ContainsFunc(h.plain, func(c commitment.Commitment) bool { return c.ID == in.Commitment }) {

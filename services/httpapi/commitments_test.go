@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -136,6 +137,31 @@ func TestUtilisationAndCoverage(t *testing.T) {
 	}
 	b.get("/api/v1/commitments/utilisation?from=2026-03-02T12:00:00Z&to=2026-03-01T12:00:00Z").want(t, 422)
 	b.get("/api/v1/commitments/coverage?from=2025-03-02T12:00:00Z&to=2026-03-01T12:00:00Z").want(t, 422)
+}
+
+func TestHoursBeforeAnythingWasSeenAreNeitherUsedNorUnused(t *testing.T) {
+	t.Parallel()
+	b := openBerth(t)
+	b.load(twoPurchases).want(t, 200)
+	const long, before = "from=2026-02-01T12:00:00Z&to=2026-03-02T12:00:00Z", "from=2026-02-01T00:00:00Z&to=2026-02-08T00:00:00Z"
+	seen := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	var use httpapi.CommitmentUtilisation
+	b.get("/api/v1/commitments/utilisation?"+long).want(t, 200).into(t, &use)
+	if use.Bought.Amount != "14.88" || use.Unused.Amount != "10.34112" || !use.From.Equal(seen) {
+		t.Errorf("a month of which a day was seen: %+v", use)
+	}
+	var series httpapi.CommitmentSeries
+	b.get("/api/v1/commitments/series?step=day&"+long).want(t, 200).into(t, &series)
+	if len(series.Items) != 2 || !series.From.Equal(seen) {
+		t.Errorf("%d days from %s on", len(series.Items), series.From)
+	}
+	var none httpapi.CommitmentUtilisation
+	b.get("/api/v1/commitments/utilisation?"+before).want(t, 200).into(t, &none)
+	if none.Bought.Amount != "0.00" || none.Unused.Amount != "0.00" || len(none.Items) != 0 {
+		t.Errorf("a week before anything was seen: %+v", none)
+	}
+	b.get("/api/v1/commitments/coverage?"+before).want(t, 200)
+	b.get("/api/v1/commitments/series?step=day&"+before).want(t, 200)
 }
 
 func TestExpiries(t *testing.T) {

@@ -29,7 +29,7 @@ type CommitmentUse struct {
 
 // CommitmentUtilisation is the use of all commitments in a span.
 type CommitmentUtilisation struct {
-	From   time.Time       `json:"from"`
+	From   time.Time       `json:"from" doc:"as asked, or the hour of the first machine that was seen if that is later: before it nothing is known"`
 	To     time.Time       `json:"to" doc:"exclusive"`
 	Bought Money           `json:"bought"`
 	Used   Money           `json:"used"`
@@ -95,7 +95,8 @@ func (in CommitmentSpan) interval(now time.Time, back time.Duration) (fleet.Inte
 
 // history is what reports on commitments are made from.
 type history struct {
-	span        fleet.Interval
+	span        fleet.Interval // what is known of what was asked for
+	asked       time.Duration
 	commitments []store.Commitment
 	plain       []commitment.Commitment
 	nodes       []commitment.Node
@@ -109,6 +110,18 @@ func (s *Server) loadHistory(ctx context.Context, tx *store.Tx, in CommitmentSpa
 	}
 	if h.span, err = in.interval(now, back); err != nil {
 		return h, err
+	}
+	h.asked = h.span.To.Sub(h.span.From)
+	// What was there before any machine was seen is not known: a commitment's hours of that time are neither used nor unused.
+	first, err := store.FirstMachine(ctx, tx)
+	if err != nil {
+		return h, err
+	}
+	if first.After(h.span.From) {
+		h.span.From = first
+		if first.After(h.span.To) {
+			h.span.From = h.span.To
+		}
 	}
 	if h.commitments, err = store.Commitments(ctx, tx, h.span.From, h.span.To); err != nil {
 		return h, err

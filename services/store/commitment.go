@@ -192,6 +192,15 @@ func LockCommitments(ctx context.Context, tx *Tx) error {
 // MaxNodeLives bounds how many machines one answer looks at.
 const MaxNodeLives = 200_000
 
+// FirstMachine is the hour in which the first machine began that anybody told of, over all clusters; zero: none has. Costs begin there too.
+func FirstMachine(ctx context.Context, tx *Tx) (time.Time, error) {
+	var at *time.Time
+	if err := tx.pgx.QueryRow(ctx, `SELECT date_trunc('hour', min(started_at), 'UTC') FROM node WHERE tenant_id = $1`, tx.Tenant).Scan(&at); err != nil {
+		return time.Time{}, fmt.Errorf("load the first machine: %w", err)
+	}
+	return orZero(at), nil
+}
+
 // NodeLives lists the machines of all clusters that ran at some time in [from, to), by start. What a cluster that has fallen silent still had
 // counts for two hours after its newest data: then nobody knows. A life is what is billed: ledger.LeastBilled at least. More than MaxNodeLives
 // is an error.

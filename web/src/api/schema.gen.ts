@@ -4406,7 +4406,10 @@ export interface components {
             zone?: string;
         };
         CommitmentSeries: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description as asked, or the hour of the first machine that was seen if that is later
+             */
             from: string;
             /** @description in order of time, without gaps */
             items: components["schemas"]["CommitmentStep"][] | null;
@@ -4478,7 +4481,10 @@ export interface components {
         };
         CommitmentUtilisation: {
             bought: components["schemas"]["Money"];
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description as asked, or the hour of the first machine that was seen if that is later: before it nothing is known
+             */
             from: string;
             /** @description most unused money first */
             items: components["schemas"]["CommitmentUse"][] | null;

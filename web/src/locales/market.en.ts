@@ -267,7 +267,8 @@ export const market = {
     boughtIs: "of {{value}} bought",
     bought: "Bought",
     unused: "Unused cost",
-    unusedHint: "Paid for and used by no machine in this range. It is a line of its own in the cost.",
+    unusedHint:
+      "Paid for and used by no machine in this range, from the first machine on that was seen. It is a line of its own in the cost.",
     coverage: "Coverage",
     coverageHint:
       "How much of the usage that commitments could cover they do cover, at on-demand prices. Spot does not count.",

@@ -253,7 +253,7 @@ export const market: typeof english = {
     boughtIs: "已购 {{value}}",
     bought: "已购",
     unused: "未使用成本",
-    unusedHint: "在此范围内已付费但没有机器使用的部分。它在成本中单独成行。",
+    unusedHint: "在此范围内（自首次发现机器起）已付费但没有机器使用的部分。它在成本中单独成行。",
     coverage: "覆盖率",
     coverageHint: "承诺可覆盖的用量中实际覆盖了多少，按按需价格计。竞价不计入。",
     overTime: "随时间变化",
